@@ -68,7 +68,7 @@ endif
 
 # What runs on a GPU machine, and the same for one that has neither yajl, zlib nor check: built here, carried
 # there in build/gpu.
-GPU_PROGRAMS := lockstep test_gpu bench/kernels_cuda bench/machine_cuda bench/overhead
+GPU_PROGRAMS := lockstep liblockstep_profile.so test_gpu bench/kernels_cuda bench/machine_cuda bench/overhead
 CARRY_ARCH   := $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
 BUNDLE_ARCH  ?= all
 # A quarter of the size (CUDA 12.8 or newer).

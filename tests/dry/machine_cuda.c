@@ -5,10 +5,14 @@
 #include "tests/fakes/fake_cuda.h"
 #include "tests/fakes/fake_cupti_cuda.h"
 #include "tests/fakes/fake_nccl.h"
+#include "tests/fakes/fake_nccl_profiler.h"
 #include "tests/fakes/fake_nvml.h"
 #include "tests/fakes/fake_time_cuda.h"
 
 #include <check.h>
+#include <cupti_driver_cbid.h>
+#include <cupti_runtime_cbid.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -16,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Replaces libcheck's: the fakes end a test by its assertions; here they end the program. */
 void _ck_assert_failed(const char *file, int line, const char *expr, const char *msg, ...)
@@ -60,8 +65,11 @@ static uint32_t issue(void)
                                            .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                            .correlationId = ++correlation};
 
-    CUpti_ActivityAPI a = {
-        .kind = CUPTI_ACTIVITY_KIND_RUNTIME, .start = lk_now_ns(), .correlationId = correlation};
+    CUpti_ActivityAPI a = {.kind = CUPTI_ACTIVITY_KIND_RUNTIME,
+                           .cbid = CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,
+                           .start = lk_now_ns(),
+                           .threadId = (uint32_t)gettid(),
+                           .correlationId = correlation};
 
     if (fake_cupti_stack.depth > 0) {
         e.externalId = fake_cupti_stack.ids[fake_cupti_stack.depth - 1];
@@ -121,18 +129,49 @@ void dry_record_copy(size_t bytes, cudaStream_t stream)
     pthread_mutex_unlock(&recording);
 }
 
+/* Return the communicator that NCCL's profiler plugin is told of, with made-up sizes; NULL: there
+ * is no plugin. */
+static struct fake_comm *told_comm(void)
+{
+    static struct fake_plugin plugin;
+    static struct fake_comm comm;
+    const char *path = getenv("NCCL_PROFILER_PLUGIN"), *rank = getenv("RANK"),
+               *ranks = getenv("WORLD_SIZE");
+
+    if (!path || !rank || !ranks)
+        return NULL;
+    if (!plugin.table) {
+        fake_plugin_open(&plugin, path, FAKE_NCCL_2_30);
+        fake_comm_init(&comm, &plugin, 1, "dry", (int)strtol(ranks, NULL, 10),
+                       (int)strtol(rank, NULL, 10));
+    }
+    return &comm;
+}
+
 /* NCCL launches on a thread of its own, whose calls carry no id of ours. */
 static uint32_t record_nccl_call(void)
 {
-    const uint64_t now = lk_now_ns();
-    CUpti_ActivityAPI a = {.kind = CUPTI_ACTIVITY_KIND_DRIVER, .start = now - 1, .end = now};
+    const struct fake_call all_reduce = {"AllReduce", "ncclFloat32", 1000, 0, false, false};
+    struct fake_comm *comm = told_comm();
+    struct fake_call_work w;
 
-    if (!records())
-        return 0;
-    pthread_mutex_lock(&recording);
-    a.correlationId = ++correlation;
-    (void)fake_cupti_put(&a, sizeof a);
-    pthread_mutex_unlock(&recording);
+    const uint64_t now = lk_now_ns();
+    CUpti_ActivityAPI a = {.kind = CUPTI_ACTIVITY_KIND_DRIVER,
+                           .cbid = CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+                           .start = now - 1,
+                           .end = now,
+                           .threadId = (uint32_t)gettid()};
+
+    if (comm)
+        fake_call_api(comm, &all_reduce, &w);
+    if (records()) {
+        pthread_mutex_lock(&recording);
+        a.correlationId = ++correlation;
+        (void)fake_cupti_put(&a, sizeof a);
+        pthread_mutex_unlock(&recording);
+    }
+    if (comm)
+        fake_launch(comm, &w);
     return a.correlationId;
 }
 
@@ -168,6 +207,20 @@ static void start_time(void)
     fake_time.delta = 0.04;
 }
 
+/* Call a tool's entry point, as the driver does in cuInit. */
+static void inject(void)
+{
+    const char *path = getenv("CUDA_INJECTION64_PATH");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+    int (*initialize)(void);
+
+    if (!library)
+        return;
+    *(void **)&initialize = dlsym(library, "InitializeInjection");
+    if (initialize)
+        (void)initialize();
+}
+
 __attribute__((constructor)) static void start(int argc, char **argv)
 {
     bool calibrates = argc > 1 && !strcmp(argv[1], "calibrate");
@@ -186,4 +239,5 @@ __attribute__((constructor)) static void start(int argc, char **argv)
     fake_nccl.in_progress = 1;
     fake_nccl.called = record_nccl_call;
     fake_nccl.ran = record_nccl_kernel;
+    inject();
 }

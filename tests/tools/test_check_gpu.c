@@ -228,7 +228,7 @@ static void assert_machine_result(void)
 {
     static const char *const passed[] = {"machine", "suites",   "ddp",       "job",    "nvml",
                                          "records", "overhead", "calibrate", "shared", "graph",
-                                         "nsys",    "kernels",  "attention"};
+                                         "nsys",    "kernels",  "attention", "profile"};
     static const char *const skipped[] = {"build", "nccl"};
     static const char *const torch[] = {"losses", "torch"};
     struct lk_json_doc *doc;
@@ -258,7 +258,7 @@ START_TEST(every_part_on_a_machine_that_is_none)
     assert_code(shell(ON_MACHINE
                       "--quick " PLENTY
                       " --parts build,machine,suites,ddp,losses,torch,job,nvml,records,overhead,"
-                      "calibrate,shared,nccl,graph,nsys,kernels,attention"),
+                      "calibrate,shared,nccl,graph,nsys,kernels,attention,profile"),
                 0);
     for (size_t i = 0; i < LK_COUNT(files); i++) {
         snprintf(pattern, sizeof pattern, NAME "%s", files[i]);

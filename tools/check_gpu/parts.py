@@ -29,6 +29,7 @@ PARTS = [
     Part("nsys", "NVTX ranges in Nsight Systems", 15, recording.nsys),
     Part("compile", "GPT-2 124M beside torch.compile's", REST, speed.compile, needs_gpu=True),
     Part("fixtures", "PyTorch's traces of this machine, for tests", 90, recording.fixtures, more=True),
+    Part("profile", "a job that nobody changes, recorded", 30, recording.profile, needs_gpu=True, more=True),
     Part("sanitizer", "attention under compute-sanitizer", 400, correctness.sanitizer, needs_gpu=True, more=True),
 ]
 
@@ -44,6 +45,7 @@ FEATURES = [
     ("a GPU's clock, power and throttling by NVML", ["nvml"]),
     ("NVTX ranges in Nsight Systems", ["nsys"]),
     ("cost of recording on a GPU", ["overhead"]),
+    ("`profile` on a GPU: kernels by the preload library", ["profile"]),
     ("`calibrate` on a GPU", ["calibrate"]),
     ("GPT-2 124M beside PyTorch's", ["losses", "torch"]),
     ("a GPU's job file and its forecast", ["job"]),

@@ -95,6 +95,32 @@ def nsys(c):
     return {"ranges": names}, f"{len(names)} names of ranges"
 
 
+def profile(c):
+    """Record `lockstep run` as a job that nobody changes: kernels, collectives and steps must come out, the job's exit
+    code must be kept, and another profiler left alone."""
+    if not os.path.exists(c.program("liblockstep_profile.so")):
+        raise Skipped("no liblockstep_profile.so beside lockstep")
+    out, way = c.path("run"), ["profile", "--with=preload", "--delay=1ms", "--for=60s"]
+    job = ["run", *c.setup.options, *c.setup.shared, "--comm", c.setup.comm, "-n", "2", "--model", "gpt-nano",
+           "--gpu-records=no", "--warmup", "0", "--steps", "60", "--out", c.path("job")]
+    _, said = c.lockstep(*way, "--out", out, "--", c.program("lockstep"), *job)
+    told = [line.split(": ", 1)[1] for line in said.splitlines() if line.startswith("lockstep profile: ")]
+    if not any(line.startswith("recorded 2 of 2 ranks by the preload library") for line in told):
+        raise Failed("not two ranks", {"told": told})
+    with gzip.open(os.path.join(out, "rank0.trace.json.gz"), "rt") as f:
+        events = [(e.get("cat"), e["name"]) for e in json.load(f)["traceEvents"] if e.get("ph") == "X"]
+    figures = {"told": told,
+               "kernels": sum(cat == "kernel" for cat, _ in events),
+               "collectives": sum(name.startswith("nccl:") for _, name in events),
+               "steps": sum(name.startswith("ProfilerStep#") for _, name in events)}
+    lost = [what for what in ("kernels", "collectives", "steps") if not figures[what]]
+    _, other = c.run("env", "CUDA_INJECTION64_PATH=none", c.program("lockstep"), *way, "--out", c.path("none"), "--",
+                     "sh", "-c", "echo $CUDA_INJECTION64_PATH; exit 3", good=(3,))
+    if lost or "none" not in other.split() or "left to that profiler" not in other:
+        raise Failed(f"no {', '.join(lost)}" if lost else "another profiler was not left alone", figures)
+    return figures, f"{figures['kernels']} kernels, {figures['collectives']} collectives, {figures['steps']} steps"
+
+
 def overhead(c):
     out, left = c.path("overhead.json"), c.limit_at - time.monotonic() - 3
     pairs, *words = c.setup.overhead
