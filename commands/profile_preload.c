@@ -26,6 +26,7 @@ struct preload_way {
     size_t n_empty; /* files for which there was no room */
     bool kernels;   /* they were to be recorded; another profiler has CUPTI's place: */
     bool is_other;
+    const char *no_kernels; /* why a process has none; NULL: all have */
 };
 
 static void close_way(void *way)
@@ -176,6 +177,8 @@ static enum lk_status collect(void *way, struct profile_found *out)
             w->n_empty++;
         else if (lk_preload_is_of_rank(path))
             LK_TRY(profile_found_add(out, path));
+        if (*lk_preload_no_kernels(path))
+            w->no_kernels = lk_preload_no_kernels(path);
     }
 out:
     free(path);
@@ -191,6 +194,8 @@ static void explain(const void *way, size_t n_recorded)
         profile_say("%zu processes found no room for their records in %s", w->n_empty, w->traces);
     if (w->is_other)
         profile_say("CUDA_INJECTION64_PATH was set already: kernels were left to that profiler");
+    if (w->no_kernels)
+        profile_say("no kernels of some processes: %s", w->no_kernels);
     if (n_recorded)
         return;
     if (!w->library)

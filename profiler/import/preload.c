@@ -1,5 +1,5 @@
 /* Read files of the preload library. Divisions: the header, groups, records, the window, notes, the
- * clock. */
+ * clock, the start of a file. */
 #include "profiler/import/preload.h"
 
 #include "base/array.h"
@@ -382,21 +382,28 @@ static enum lk_status read_window(struct reader *r)
     return lk_preload_join(e);
 }
 
-static enum lk_status add_notes_on_window(struct reader *r)
+/* Return why the process's kernels are not in the file; "": they are, or were not asked for. */
+static const char *no_kernels(const struct lk_probe_header *h)
 {
     static const char *const texts[] = {LK_PROBE_CUPTI_LIST(LK_WORD_NAME)};
+    const uint32_t state = h->cupti;
+
+    if (state == LK_PROBE_CUPTI_RECORDED && !h->window_head)
+        return "CUPTI gave no records; another profiler of the process may have got them, or it "
+               "launched none";
+    return state < LK_PROBE_CUPTI_COUNT ? texts[state] : "";
+}
+
+static enum lk_status add_notes_on_window(struct reader *r)
+{
     const struct lk_probe_header *h = &r->h;
-    const uint32_t state = h->cupti < LK_PROBE_CUPTI_COUNT ? h->cupti : LK_PROBE_CUPTI_OFF;
     struct lk_events *e = r->out;
     char error[32] = "";
 
     if (h->cupti_error)
         snprintf(error, sizeof error, " (CUPTI error %u)", h->cupti_error);
-    if (state == LK_PROBE_CUPTI_RECORDED && !r->n_cupti)
-        LK_PASS(lk_events_note(e, "no kernels: CUPTI gave no records; another profiler of the "
-                                  "process may have got them, or it launched none"));
-    else if (*texts[state])
-        LK_PASS(lk_events_note(e, "no kernels: %s%s", texts[state], error));
+    if (*no_kernels(h))
+        LK_PASS(lk_events_note(e, "no kernels: %s%s", no_kernels(h), error));
     if (!e->window_end_ns)
         return LK_OK;
     LK_PASS(lk_events_note(e, "kernels were recorded in a window of %.3g s: only its steps count",
@@ -538,16 +545,33 @@ out:
     return st;
 }
 
+/* ---- The start of a file ---- */
+
+/* Read the header and the first group; false: they cannot be read. */
+static bool read_start(const char *path, struct lk_probe_header *h, struct lk_probe_group *g)
+{
+    FILE *f = fopen(path, "rbe");
+    bool known = f && fread(h, sizeof *h, 1, f) == 1 && h->header_bytes == sizeof *h &&
+                 h->groups_at <= INT32_MAX && fseek(f, (long)h->groups_at, SEEK_SET) == 0 &&
+                 fread(g, sizeof *g, 1, f) == 1;
+
+    if (f)
+        (void)fclose(f);
+    return known;
+}
+
 bool lk_preload_is_of_rank(const char *path)
 {
     struct lk_probe_header h;
     struct lk_probe_group g;
-    FILE *f = fopen(path, "rbe");
-    bool known = f && fread(&h, sizeof h, 1, f) == 1 && h.header_bytes == sizeof h &&
-                 h.groups_at <= INT32_MAX && fseek(f, (long)h.groups_at, SEEK_SET) == 0 &&
-                 fread(&g, sizeof g, 1, f) == 1;
 
-    if (f)
-        (void)fclose(f);
-    return !known || g.ready || h.window_head;
+    return !read_start(path, &h, &g) || g.ready || h.window_head;
+}
+
+const char *lk_preload_no_kernels(const char *path)
+{
+    struct lk_probe_header h;
+    struct lk_probe_group g;
+
+    return read_start(path, &h, &g) ? no_kernels(&h) : "";
 }

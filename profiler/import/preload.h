@@ -22,5 +22,8 @@ enum lk_status lk_preload_read(const char *path, const char *step_range, struct 
 /* Return false if the file says that its process was no rank: it had no communicator, and launched
  * no kernel while those were recorded. One that cannot be read may be one. */
 bool lk_preload_is_of_rank(const char *path);
+/* Return why the file has no kernels; "": it has some, they were not asked for, or it cannot be
+ * read. */
+const char *lk_preload_no_kernels(const char *path);
 
 #endif

@@ -102,6 +102,7 @@ START_TEST(damaged_headers_are_refused)
         {offsetof(struct lk_probe_header, records_at), 8, 4, "less than its header"},
         {offsetof(struct lk_probe_header, n_records), 8, 0, "less than its header"},
         {offsetof(struct lk_probe_header, n_records), 8, UINT64_MAX / 64, "less than its header"},
+        {offsetof(struct lk_probe_header, n_window), 8, UINT64_MAX / 64, "less than its header"},
     };
     struct lk_events e;
     struct file f;
@@ -184,6 +185,45 @@ START_TEST(the_drift_is_that_of_the_wall_clock)
         ck_assert_double_eq_tol(e.drift_ppb, cases[_i].ppb, 1e-3);
     ck_assert_int_eq(e.epoch_ns, EPOCH_NS - BOOT_NS);
     lk_events_fini(&e);
+}
+END_TEST
+
+/* What became of CUPTI, and whether the process was a rank, is in the file's start. */
+START_TEST(the_start_says_what_is_missing)
+{
+    static const struct {
+        uint32_t state, error;
+        const char *says, *note;
+    } cases[] = {
+        {LK_PROBE_CUPTI_OFF, 0, "", NULL},
+        {LK_PROBE_CUPTI_TAKEN, 0, "another profiler", "no kernels: CUPTI was held by another"},
+        {LK_PROBE_CUPTI_REFUSED, 999, "CUPTI refused", "CUPTI refused (CUPTI error 999)"},
+        {LK_PROBE_CUPTI_RECORDED, 0, "gave no records", "no kernels: CUPTI gave no records"},
+        {LK_PROBE_CUPTI_COUNT, 0, "", NULL},
+    };
+
+    for (size_t i = 0; i < LK_COUNT(cases); i++) {
+        struct lk_events e;
+        struct file f;
+        char *path;
+
+        make(&f, 0, "a");
+        f.h.cupti = cases[i].state;
+        f.h.cupti_error = cases[i].error;
+        f.group.ready = i != 0;
+        path = scratch_put("x.probe", &f, sizeof f);
+        ck_assert_ptr_nonnull(strstr(lk_preload_no_kernels(path), cases[i].says));
+        ck_assert_int_eq(*lk_preload_no_kernels(path) != '\0', cases[i].note != NULL);
+        ck_assert_int_eq(lk_preload_is_of_rank(path), i != 0);
+        must(lk_preload_read(path, NULL, &e));
+        ck_assert_uint_eq(e.n_notes, cases[i].note ? 1 : 0);
+        if (cases[i].note)
+            ck_assert_ptr_nonnull(strstr(e.notes[0], cases[i].note));
+        lk_events_fini(&e);
+        free(path);
+    }
+    ck_assert(lk_preload_is_of_rank("/none"));
+    ck_assert_str_eq(lk_preload_no_kernels("/none"), "");
 }
 END_TEST
 
@@ -332,10 +372,11 @@ END_TEST
 SUITE(import_preload, tests)
 {
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
-    tcase_add_loop_test(tests, damaged_headers_are_refused, 0, 11);
+    tcase_add_loop_test(tests, damaged_headers_are_refused, 0, 12);
     tcase_add_test(tests, short_files_are_refused);
     tcase_add_test(tests, bad_records_are_left_out);
     tcase_add_loop_test(tests, the_drift_is_that_of_the_wall_clock, 0, 3);
+    tcase_add_test(tests, the_start_says_what_is_missing);
     tcase_add_test(tests, clocks_are_compared_between_hosts_alone);
     tcase_add_test(tests, ranks_number_steps_alike);
     tcase_add_test(tests, the_analysis_says_what_is_not_known);
