@@ -16,7 +16,8 @@
     X(run)                                                                                         \
     X(replay)                                                                                      \
     X(profile)                                                                                     \
-    X(calibrate) X(import) X(analyze) X(predict) X(whatif) X(validate) X(report) X(export)
+    X(calibrate)                                                                                   \
+    X(import) X(analyze) X(predict) X(whatif) X(validate) X(compare) X(report) X(export)
 
 #define DECLARE(name) extern const struct lk_command lk_command_##name;
 COMMANDS(DECLARE)

@@ -14,7 +14,7 @@
 
 static const char *const commands[] = {"run",      "replay",  "profile", "calibrate",
                                        "import",   "analyze", "predict", "whatif",
-                                       "validate", "report",  "export"};
+                                       "validate", "compare", "report",  "export"};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 START_TEST(help_of_a_command)

@@ -1,0 +1,423 @@
+/*
+ * lockstep compare: what differs between runs, clusters, forecasts or jobs, and whether by more
+ * than their noise. Divisions: inputs, answers, tables and values, running.
+ */
+#include "base/compare.h"
+#include "base/array.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/label.h"
+#include "commands/command.h"
+#include "commands/common_rows.h"
+#include "commands/inputs.h"
+#include "profiler/run_compare.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    struct lk_page_options page;
+    struct lk_gate_options gate;
+    const char *log;
+};
+
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
+
+static const struct lk_option rows[] = {
+    PAGE_ROWS(OPTION), GATE_ROWS(OPTION, "ratio"), OPTION(LOG_OPTION), {0}};
+
+/* ---- Inputs ---- */
+
+/* X(kind, name, schema of its file): a run is a folder. */
+#define KIND_LIST(X)                                                                               \
+    X(KIND_RUN, "run", "")                                                                         \
+    X(KIND_CLUSTER, "cluster", LK_CLUSTER_SCHEMA)                                                  \
+    X(KIND_FORECAST, "forecast", LK_FORECAST_SCHEMA)                                               \
+    X(KIND_JOB, "job", LK_JOB_SCHEMA)
+
+enum kind { KIND_LIST(LK_WORD_VALUE) KIND_COUNT };
+static const char *const kind_names[] = {KIND_LIST(LK_WORD_NAME)};
+static const char *const schemas[] = {KIND_LIST(LK_WORD_THIRD)};
+
+enum { SIDES_MAX = 16 };
+
+struct side {
+    const char *name;
+    enum kind kind;
+    union {
+        struct lk_run_set runs;
+        struct lk_cluster cluster;
+        struct lk_forecast forecast;
+        struct lk_job job;
+    } of; /* by kind, when read */
+    bool read;
+};
+
+struct sides {
+    struct side v[SIDES_MAX];
+    int n;
+};
+
+/* Find out the kind of a file by its member "schema". */
+static enum lk_status kind_of_file(const char *path, enum kind *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json_doc *doc = NULL;
+    const char *schema;
+    int k = 0;
+
+    LK_TRY(lk_json_load(path, &doc));
+    LK_TRY(lk_json_expect(lk_json_root(doc), LK_JSON_OBJECT));
+    LK_TRY(lk_json_text(lk_json_root(doc), "schema", &schema));
+    while (k < KIND_COUNT && strcmp(schemas[k], schema) != 0)
+        k++;
+    if (k == KIND_COUNT)
+        LK_TRY(lk_fail(LK_EPARSE,
+                       "%s: its schema is '%s': only runs, clusters, forecasts and jobs "
+                       "can be compared",
+                       path, schema));
+    *out = (enum kind)k;
+out:
+    lk_json_free(doc);
+    return st;
+}
+
+static enum lk_status kind_of(const char *name, enum kind *out)
+{
+    *out = lk_is_folder(name) ? KIND_RUN : KIND_CLUSTER;
+    if (*out == KIND_RUN ||
+        (!lk_is_file(name) && !strchr(name, '/') && !lk_ends_with(name, ".json")))
+        return LK_OK;
+    LK_PASS(lk_file_check(name));
+    return kind_of_file(name, out);
+}
+
+static enum lk_status read_side(struct side *s)
+{
+    enum lk_status st = LK_OK;
+
+    switch (s->kind) {
+    case KIND_RUN:
+        st = lk_run_set_read(&s->name, 1, &s->of.runs);
+        break;
+    case KIND_CLUSTER:
+        st = find_cluster(s->name, &s->of.cluster);
+        break;
+    case KIND_FORECAST:
+        st = lk_forecast_read(s->name, &s->of.forecast);
+        break;
+    case KIND_JOB:
+        st = lk_job_read(s->name, &s->of.job);
+        break;
+    case KIND_COUNT:
+        break;
+    }
+    s->read = st == LK_OK;
+    return st;
+}
+
+static void free_sides(struct sides *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct side *side = &s->v[i];
+
+        if (!side->read)
+            continue;
+        if (side->kind == KIND_RUN)
+            lk_run_set_fini(&side->of.runs);
+        else if (side->kind == KIND_CLUSTER)
+            lk_cluster_fini(&side->of.cluster);
+        else if (side->kind == KIND_FORECAST)
+            lk_forecast_fini(&side->of.forecast);
+        else
+            lk_job_fini(&side->of.job);
+    }
+}
+
+/* Read all sides; all must be of one kind. The caller frees them after a failure, too. */
+static enum lk_status read_sides(const char **names, int n, struct sides *out)
+{
+    if (n < 2)
+        return lk_fail(LK_EUSAGE, "with what? Usage: lockstep compare A B [C...]");
+    for (int i = 0; i < n; i++) {
+        out->v[i].name = names[i];
+        LK_PASS(kind_of(names[i], &out->v[i].kind));
+        if (out->v[i].kind != out->v[0].kind)
+            return lk_fail(LK_EUSAGE,
+                           "%s is a %s, %s is a %s: only inputs of one kind can be "
+                           "compared",
+                           names[0], kind_names[out->v[0].kind], names[i],
+                           kind_names[out->v[i].kind]);
+    }
+    for (out->n = 0; out->n < n; out->n++)
+        LK_PASS(read_side(&out->v[out->n]));
+    return LK_OK;
+}
+
+/* Append the points of one side compared with A. */
+static enum lk_status compare(const struct side *a, const struct side *b, char letter,
+                              struct lk_run_comparison *out)
+{
+    size_t first = out->points.n;
+
+    switch (a->kind) {
+    case KIND_RUN:
+        LK_PASS(lk_compare_runs(&a->of.runs, &b->of.runs, out));
+        break;
+    case KIND_CLUSTER:
+        LK_PASS(lk_compare_clusters(&a->of.cluster, &b->of.cluster, &out->points));
+        break;
+    case KIND_FORECAST:
+        LK_PASS(lk_compare_forecasts(&a->of.forecast, &b->of.forecast, &out->points));
+        break;
+    case KIND_JOB:
+        LK_PASS(lk_compare_jobs(&a->of.job, &b->of.job, &out->points));
+        break;
+    case KIND_COUNT:
+        break;
+    }
+    for (size_t i = first; i < out->points.n; i++)
+        out->points.rows[i].other = letter;
+    return out->points.n > first
+               ? LK_OK
+               : lk_fail(LK_EEVIDENCE,
+                         "%s and %s have no point in common: %zu are in the first "
+                         "alone, %zu in the second",
+                         a->name, b->name, out->points.only_a, out->points.only_b);
+}
+
+/* ---- Answers ---- */
+
+/* Buckets of PyTorch's DDP have this size (torch/nn/parallel/distributed.py, bucket_cap_mb). */
+static const double BUCKET_BYTES = 25 * 1048576.0;
+
+/* Return how well a point stands for all: of collectives the nearest to a size, of other points
+ * the one that differs most. More is better, those of fewer GPUs apart. */
+static double fitness(const struct lk_compared *r, double bytes)
+{
+    return r->bytes > 0 ? -fabs(log(r->bytes / bytes)) : fabs(log(r->ratio.value));
+}
+
+/* Choose the point that an answer is about: of the most GPUs, an all-reduce if there is one. NULL:
+ * the side has none. */
+static const struct lk_compared *choose(const struct lk_comparison *c, char letter, double bytes)
+{
+    const struct lk_compared *best = NULL;
+
+    for (size_t i = 0; i < c->n; i++) {
+        const struct lk_compared *r = &c->rows[i];
+        const bool other_collective =
+            r->bytes > 0 && strncmp(r->what, lk_coll_name(LK_ALL_REDUCE), 10) != 0;
+
+        if (r->other == letter && !r->detail && !other_collective &&
+            (!best || r->gpus > best->gpus ||
+             (r->gpus == best->gpus && fitness(r, bytes) > fitness(best, bytes))))
+            best = r;
+    }
+    for (size_t i = 0; i < c->n && !best; i++)
+        if (c->rows[i].other == letter)
+            best = &c->rows[i];
+    return best;
+}
+
+/* Say how two sides differ at a point. */
+static enum lk_status say_point(const struct lk_compared *r, enum kind kind, struct lk_page *page)
+{
+    const struct lk_estimate *v = &r->ratio;
+    char a[32], b[32];
+
+    lk_units_format(r->dim, r->a.value, a, sizeof a);
+    lk_units_format(r->dim, r->b.value, b, sizeof b);
+    if (r->verdict == LK_DIFFERENCE_UNKNOWN)
+        return lk_page_say(page,
+                           "%s: %c has %.2f times A's speed: %s against %s; without "
+                           "intervals, chance is not told apart.",
+                           r->what, r->other, v->value, b, a);
+    if (r->verdict == LK_DIFFERENCE_NOISE)
+        return lk_page_say(page,
+                           "%s: %c does not differ from A beyond %s: %s against %s, %.2f "
+                           "times the speed (%.2f to %.2f).",
+                           r->what, r->other,
+                           kind == KIND_FORECAST ? "their intervals" : "the noise", b, a, v->value,
+                           v->lo, v->hi);
+    if (v->value <= 0.5)
+        return lk_page_say(page,
+                           "%s: %c takes %.2f times as long as A (%.2f to %.2f): %s against "
+                           "%s.",
+                           r->what, r->other, 1 / v->value, 1 / v->hi, 1 / v->lo, b, a);
+    if (v->value >= 2)
+        return lk_page_say(page, "%s: %c has %.2f times A's speed (%.2f to %.2f): %s against %s.",
+                           r->what, r->other, v->value, v->lo, v->hi, b, a);
+    if (v->value < 1)
+        return lk_page_say(page, "%s: %c is %.1f %% slower (%.1f to %.1f): %s against %s.", r->what,
+                           r->other, 100 / v->value - 100, 100 / v->hi - 100, 100 / v->lo - 100, b,
+                           a);
+    return lk_page_say(page, "%s: %c is %.1f %% faster (%.1f to %.1f): %s against %s.", r->what,
+                       r->other, 100 * v->value - 100, 100 * v->lo - 100, 100 * v->hi - 100, b, a);
+}
+
+/* Say which part of a run's step differs most, if the steps differ. */
+static enum lk_status say_part(const struct lk_run_comparison *c, const struct lk_compared *r,
+                               struct lk_page *page)
+{
+    const struct lk_run_pair *pair = &c->pairs[r - c->points.rows];
+    double most = 0, sign = r->b.value > r->a.value ? 1 : -1;
+    int part = -1;
+    char text[32];
+
+    for (int p = 0; p < LK_RUN_PART_COUNT; p++) {
+        double d = sign * (pair->b_s[p] - pair->a_s[p]);
+
+        if (d > most) {
+            most = d;
+            part = p;
+        }
+    }
+    if (part < 0 || r->verdict == LK_DIFFERENCE_NOISE)
+        return LK_OK;
+    lk_units_format(LK_DIM_TIME, most, text, sizeof text);
+    return lk_page_say(page, "Most of the difference is in %s: %s%s a step.",
+                       lk_run_part_words.names[part], sign > 0 ? "+" : "-", text);
+}
+
+/* Say on how many points two sides agree. */
+static enum lk_status say_counts(const struct lk_comparison *c, char letter, struct lk_page *page)
+{
+    size_t of[LK_DIFFERENCE_COUNT] = {0}, n = 0;
+
+    for (size_t i = 0; i < c->n; i++)
+        if (c->rows[i].other == letter) {
+            of[c->rows[i].verdict]++;
+            n++;
+        }
+    if (n < 2 || of[LK_DIFFERENCE_UNKNOWN] == n)
+        return LK_OK;
+    return lk_page_say(page,
+                       "Of %zu points %c is faster at %zu, slower at %zu, and within the "
+                       "noise at %zu.",
+                       n, letter, of[LK_DIFFERENCE_FASTER], of[LK_DIFFERENCE_SLOWER],
+                       of[LK_DIFFERENCE_NOISE] + of[LK_DIFFERENCE_UNKNOWN]);
+}
+
+static enum lk_status say(const struct lk_run_comparison *c, enum kind kind, char letter,
+                          struct lk_page *page)
+{
+    const struct lk_compared *r = choose(&c->points, letter, BUCKET_BYTES);
+    const struct lk_compared *small = choose(&c->points, letter, 1);
+
+    LK_PASS(say_point(r, kind, page));
+    if (kind == KIND_RUN)
+        LK_PASS(say_part(c, r, page));
+    if (kind == KIND_CLUSTER && small != r)
+        LK_PASS(say_point(small, kind, page));
+    if (r->efficiency_a > 0 && r->efficiency_b > 0)
+        LK_PASS(lk_page_say(page, "There %c reaches %.0f %% of linear scaling, A %.0f %%.", letter,
+                            100 * r->efficiency_b, 100 * r->efficiency_a));
+    return say_counts(&c->points, letter, page);
+}
+
+/* ---- Tables, values and notes ---- */
+
+static enum lk_status put_tables(const struct lk_run_comparison *c, enum kind kind, bool several,
+                                 struct lk_page *page)
+{
+    static const struct lk_view_column view[] = {
+        LK_VIEW("other"),   LK_VIEW("what"), {"ratio", "ratio_lo", "ratio_hi"},
+        LK_VIEW("verdict"), LK_VIEW("a"),    LK_VIEW("b")};
+    const struct lk_view_column *columns = several ? view : view + 1;
+    const size_t n = LK_COUNT(view) - !several;
+    enum lk_status st = LK_OK;
+    struct lk_table *times = NULL, *alone = NULL, *rates = NULL, *parts = NULL;
+
+    LK_TRY(lk_compare_table(&c->points, LK_DIM_TIME, false,
+                            several ? "Times; B is the other side" : "Times", &times));
+    LK_TRY(lk_compare_table(&c->points, LK_DIM_TIME, true, "Times of single calls", &alone));
+    LK_TRY(lk_compare_table(&c->points, LK_DIM_RATE, false,
+                            several ? "Rates; B is the other side" : "Rates", &rates));
+    if (kind == KIND_RUN)
+        LK_TRY(lk_run_parts_table(c, &parts));
+    LK_TRY(lk_page_table(page, "times", LK_PAGE_MAIN, columns, n, &times));
+    LK_TRY(lk_page_table(page, "rates", LK_PAGE_MAIN, columns, n, &rates));
+    LK_TRY(lk_page_table(page, "alone", LK_PAGE_DETAIL, NULL, 0, &alone));
+    LK_TRY(lk_page_table(page, "parts", LK_PAGE_DETAIL, NULL, 0, &parts));
+out:
+    lk_table_destroy(times);
+    lk_table_destroy(alone);
+    lk_table_destroy(rates);
+    lk_table_destroy(parts);
+    return st;
+}
+
+static enum lk_status put_values(const struct lk_comparison *c, struct lk_page *page)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        struct lk_compared *r = &c->rows[i];
+
+        LK_PASS(lk_label_add(&r->labels, "other", "%c", r->other));
+        LK_PASS(lk_page_value(page, "ratio", r->labels, LK_DIM_NONE, r->ratio.value));
+        LK_PASS(lk_page_value(page, "ratio_lo", r->labels, LK_DIM_NONE, r->ratio.lo));
+        LK_PASS(lk_page_value(page, "ratio_hi", r->labels, LK_DIM_NONE, r->ratio.hi));
+    }
+    return LK_OK;
+}
+
+static enum lk_status put_notes(const struct sides *s, const struct lk_run_comparison *c,
+                                struct lk_page *page)
+{
+    bool single = false;
+
+    for (int i = 0; i < s->n; i++)
+        LK_PASS(lk_page_note(page, "%c: %s", 'A' + i, s->v[i].name));
+    if (c->points.only_a || c->points.only_b)
+        LK_PASS(lk_page_note(page,
+                             "not compared, since the other side lacks them: %zu points of "
+                             "A, %zu of the others",
+                             c->points.only_a, c->points.only_b));
+    for (size_t i = 0; s->v[0].kind == KIND_RUN && i < c->points.n; i++)
+        single |= c->pairs[i].n_a < 2 || c->pairs[i].n_b < 2;
+    if (single)
+        LK_PASS(lk_page_note(page, "a side has one repetition: intervals are from its steps alone, "
+                                   "and how much repetitions differ is not known (--repetitions "
+                                   "3)"));
+    if (s->v[0].kind == KIND_FORECAST)
+        LK_PASS(lk_page_note(page, "both intervals are taken as independent: errors that the "
+                                   "forecasts share make the ratio surer than shown"));
+    return LK_OK;
+}
+
+/* ---- Running ---- */
+
+static enum lk_status run(void *options, const char **names, int n, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    struct sides sides = {0};
+    struct lk_run_comparison c = {0};
+
+    (void)options;
+    LK_TRY(read_sides(names, n, &sides));
+    for (int i = 1; i < sides.n; i++)
+        LK_TRY(compare(&sides.v[0], &sides.v[i], (char)('A' + i), &c));
+    for (int i = 1; i < sides.n; i++)
+        LK_TRY(say(&c, sides.v[0].kind, (char)('A' + i), page));
+    LK_TRY(put_tables(&c, sides.v[0].kind, sides.n > 2, page));
+    LK_TRY(put_values(&c.points, page));
+    LK_TRY(put_notes(&sides, &c, page));
+out:
+    lk_run_comparison_fini(&c);
+    free_sides(&sides);
+    return st;
+}
+
+const struct lk_command lk_command_compare = {
+    .name = "compare",
+    .usage = "A B [C...]",
+    .help = "show what differs between runs, clusters, forecasts or jobs, beyond their noise",
+    .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = SIDES_MAX,
+    .no_operand = "which two? e.g. lockstep compare before/ after/",
+    .main_value = "ratio",
+    .run = run,
+};

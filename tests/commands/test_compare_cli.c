@@ -1,0 +1,132 @@
+/* Compare runs, clusters, forecasts and jobs as a user does; the slower side is made so. */
+#include "base/array.h"
+#include "base/file.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
+#include "tests/rigs/sim_truth.h"
+#include "tests/rigs/suite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Write a job and two clusters, of which the second has twice the time of every collective. */
+static void make_files(void)
+{
+    struct sim_truth t = sim_truth_default;
+    struct lk_job job;
+    struct lk_cluster cluster;
+    char *path;
+
+    scratch_set_up();
+    sim_truth_cluster(&t, 1, &cluster);
+    sim_truth_job(&t, 1, &job);
+    sim_truth_add_run(&t, &job, 1, 8, 1);
+    sim_truth_add_run(&t, &job, 2, 8, 2);
+    path = scratch_path(scratch_dir, "job.json");
+    ck_assert_int_eq(lk_job_write(path, &job), LK_OK);
+    free(path);
+    path = scratch_path(scratch_dir, "a.json");
+    ck_assert_int_eq(lk_cluster_write(path, &cluster), LK_OK);
+    free(path);
+    for (size_t i = 0; i < cluster.n_points; i++) {
+        struct lk_quantity *q = &cluster.points[i].time_s;
+
+        ck_assert_int_eq(lk_quantity_set(q, 2 * q->value, 2 * q->lo, 2 * q->hi, q->n, "twice"),
+                         LK_OK);
+    }
+    path = scratch_path(scratch_dir, "b.json");
+    ck_assert_int_eq(lk_cluster_write(path, &cluster), LK_OK);
+    free(path);
+    lk_job_fini(&job);
+    lk_cluster_fini(&cluster);
+}
+
+/* Run lockstep and check its exit code and that its output has all texts, up to a NULL. */
+static void check(int code, const char *const *texts, const char *words)
+{
+    struct shell_result r = shell_program(scratch_dir, "%s", words);
+
+    ck_assert_msg(r.code == code, "%s: exit %d: %s", words, r.code, r.text);
+    for (; *texts; texts++)
+        ck_assert_msg(strstr(r.text, *texts) != NULL, "%s: no '%s' in %s", words, *texts, r.text);
+}
+#define TEXTS(...)                                                                                 \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+START_TEST(clusters)
+{
+    check(0, TEXTS("all_reduce", "B takes 2.00 times as long as A", "slower at "),
+          "compare a.json b.json");
+    check(0, TEXTS("C takes 2.00 times as", "A: a.json", "C: b.json"),
+          "compare a.json a.json b.json");
+    check(0, TEXTS("0.5,"), "compare a.json b.json --format=csv");
+    check(0, TEXTS("bandwidth between nodes: B has 4.00 times"),
+          "compare ethernet-25g ethernet-100g");
+    check(3, TEXTS("failed: ratio{collective=\"all_reduce\""),
+          "compare a.json b.json --fail-below=0.9");
+    check(0, TEXTS("B is"), "compare b.json a.json --fail-below=0.9");
+}
+END_TEST
+
+START_TEST(forecasts)
+{
+    check(0, TEXTS("GPUs"), "predict job.json a.json --gpus=1,2,4,8 --draws=40 --out=fa.json");
+    check(0, TEXTS("GPUs"), "predict job.json b.json --gpus=1,2,4 --draws=40 --out=fb.json");
+    check(0,
+          TEXTS("4 GPUs, batch 8: B does not differ", "beyond their intervals",
+                "of linear scaling, A ", "1 points of A, 0 of the"),
+          "compare fa.json fb.json");
+}
+END_TEST
+
+START_TEST(runs)
+{
+    check(0, TEXTS("GPUs"), "predict job.json a.json --gpus=2 --draws=20 --trace=ra");
+    check(0, TEXTS("GPUs"),
+          "predict job.json a.json --gpus=2 --draws=20 --slow-rank=1:1.5 --trace=rb");
+    check(0,
+          TEXTS("2 GPUs, batch 8: B is ", " % slower", "Most of the difference is in ",
+                "one repetition"),
+          "compare ra rb");
+    check(0, TEXTS("does not differ from A beyond the noise"), "compare ra ra");
+    check(0, TEXTS("exposed communication,"), "compare ra rb --format=csv --table=parts");
+}
+END_TEST
+
+static const struct {
+    const char *words;
+    int code;
+    const char *says;
+} refused[] = {
+    {"compare", 2, "which two?"},
+    {"compare a.json", 2, "with what?"},
+    {"compare a.json job.json", 2, "a.json is a cluster, job.json is a job"},
+    {"compare job.json .", 2, "job.json is a job, . is a run"},
+    {"compare a.json none.json", 1, "none.json"},
+    {"compare a.json ethernet-26g", 2, "ethernet-25g"},
+    {"compare a.json other.json", 1, "its schema is 'other'"},
+    {"compare a.json list.json", 1, "list.json:1"},
+    {"compare a.json ethernet-25g", 1, "have no point in common"},
+};
+
+START_TEST(wrong_inputs_are_refused)
+{
+    static const char other[] = "{\"schema\": \"other\", \"version\": 1}", list[] = "[1]";
+
+    free(scratch_put("other.json", other, sizeof other - 1));
+    free(scratch_put("list.json", list, sizeof list - 1));
+    check(refused[_i].code, TEXTS(refused[_i].says), refused[_i].words);
+}
+END_TEST
+
+SUITE(compare_cli, c)
+{
+    tcase_add_checked_fixture(c, make_files, scratch_tear_down);
+    tcase_add_test(c, clusters);
+    tcase_add_test(c, forecasts);
+    tcase_add_test(c, runs);
+    tcase_add_loop_test(c, wrong_inputs_are_refused, 0, LK_COUNT(refused));
+}
