@@ -60,7 +60,7 @@ static const struct lk_column gain_columns[] = {GAIN_COLUMNS(LK_TABLE_COLUMN)};
     X("inside", "in the band", LK_DIM_NONE, -1, is_inside(b) ? "yes" : "no")
 static const struct lk_column backtest_columns[] = {BACKTEST_COLUMNS(LK_TABLE_COLUMN)};
 
-#define LOSS_COLUMN(row, key, text) {key "_s", key, LK_DIM_TIME, -1},
+#define LOSS_COLUMN(row, key, text, name) {key "_s", key, LK_DIM_TIME, -1},
 static const struct lk_column loss_columns[] = {
     GPUS(LK_TABLE_COLUMN) BATCH(LK_TABLE_COLUMN) STEP(LK_TABLE_COLUMN) LK_LOSS_LIST(LOSS_COLUMN)};
 

@@ -7,6 +7,9 @@
 const struct lk_words lk_loss_words = LK_WORDS("a loss", LK_LOSS_LIST);
 
 static const char *const texts[] = {LK_LOSS_LIST(LK_WORD_THIRD)};
+#define NAME(row, key, text, name) [row] = (name),
+static const char *const names[] = {LK_LOSS_LIST(NAME)};
+#undef NAME
 
 const char *lk_loss_key(enum lk_loss row)
 {
@@ -18,7 +21,12 @@ const char *lk_loss_text(enum lk_loss row)
     return texts[row];
 }
 
-#define LOSS(row, key_, text)                                                                      \
+const char *lk_loss_name(enum lk_loss row)
+{
+    return names[row];
+}
+
+#define LOSS(row, key_, text, name)                                                                \
     {.key = (key_),                                                                                \
      .kind = LK_KIND_NUMBER,                                                                       \
      .need = LK_NEED_NULLABLE,                                                                     \

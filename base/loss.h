@@ -10,27 +10,31 @@
 #include <stdbool.h>
 
 /*
- * X(row, key, text): the parts that a step's time is split into, s, mean over ranks; a "loss" is
- * time lost, not a training loss. They sum to the step. The profiler measures and the simulator
- * predicts the same rows.
+ * X(row, key, text, name): the parts that a step's time is split into, s, mean over ranks; a "loss"
+ * is time lost, not a training loss. They sum to the step. The profiler measures and the simulator
+ * predicts the same rows. The text says what a row holds, the name is for sentences.
  */
 #define LK_LOSS_LIST(X)                                                                            \
-    X(LK_LOSS_IDEAL, "ideal", "ideal: compute, optimizer, input and gaps of the reference")        \
-    X(LK_LOSS_INPUT, "input", "extra input wait")                                                  \
-    X(LK_LOSS_SLOW_RANK, "slow_rank", "this rank's own slowness")                                  \
-    X(LK_LOSS_COLOCATION, "colocation", "co-location of ranks")                                    \
-    X(LK_LOSS_OVERLAP, "overlap", "overlap slowdown")                                              \
-    X(LK_LOSS_LAUNCH, "launch", "exposed launch of collectives")                                   \
-    X(LK_LOSS_STRAGGLER, "straggler", "exposed straggler wait")                                    \
-    X(LK_LOSS_WIRE, "wire", "exposed queue and wire")                                              \
-    X(LK_LOSS_OPTIMIZER, "optimizer", "growth of the optimizer")                                   \
-    X(LK_LOSS_BATCH, "batch", "fewer samples a step: fixed costs weigh more")                      \
-    X(LK_LOSS_REST, "rest", "rest")
+    X(LK_LOSS_IDEAL, "ideal", "ideal: compute, optimizer, input and gaps of the reference",        \
+      "ideal step")                                                                                \
+    X(LK_LOSS_INPUT, "input", "extra input wait", "waiting for input")                             \
+    X(LK_LOSS_SLOW_RANK, "slow_rank", "this rank's own slowness", "slow ranks")                    \
+    X(LK_LOSS_COLOCATION, "colocation", "co-location of ranks", "sharing a node")                  \
+    X(LK_LOSS_OVERLAP, "overlap", "overlap slowdown", "compute beside communication")              \
+    X(LK_LOSS_LAUNCH, "launch", "exposed launch of collectives", "late launches of collectives")   \
+    X(LK_LOSS_STRAGGLER, "straggler", "exposed straggler wait", "waiting for the last rank")       \
+    X(LK_LOSS_WIRE, "wire", "exposed queue and wire", "exposed communication")                     \
+    X(LK_LOSS_OPTIMIZER, "optimizer", "growth of the optimizer", "a longer optimizer")             \
+    X(LK_LOSS_BATCH, "batch", "fewer samples a step: fixed costs weigh more",                      \
+      "fewer samples a step")                                                                      \
+    X(LK_LOSS_REST, "rest", "rest", "the rest")
 
 enum lk_loss { LK_LOSS_LIST(LK_WORD_VALUE) LK_LOSS_COUNT };
-/* Return a row's key in files, and its text for people; static storage. */
+/* Return a row's key in files, what it holds, and its name for sentences ("most is lost to exposed
+ * communication"); static storage. */
 const char *lk_loss_key(enum lk_loss row);
 const char *lk_loss_text(enum lk_loss row);
+const char *lk_loss_name(enum lk_loss row);
 struct lk_record;
 
 extern const struct lk_words lk_loss_words;

@@ -142,6 +142,81 @@ out:
     return st;
 }
 
+/* ---- Joining ---- */
+
+static enum lk_status create_joined(const struct lk_column *name, const struct lk_table *like,
+                                    struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_column *columns = NULL;
+    char *title = NULL;
+
+    LK_TRY(lk_strndup(&title, like->title, strcspn(like->title, ":")));
+    LK_TRY(lk_alloc(&columns, like->n_columns + 1, sizeof *columns));
+    columns[0] = *name;
+    memcpy(columns + 1, like->columns, like->n_columns * sizeof *columns);
+    LK_TRY(lk_table_create(title, columns, like->n_columns + 1, out));
+out:
+    free(columns);
+    free(title);
+    return st;
+}
+
+static enum lk_status append_rows(struct lk_table *t, const char *name, const struct lk_table *from)
+{
+    for (size_t r = 0; r < from->n_rows; r++) {
+        struct lk_cell *to;
+
+        LK_PASS(lk_table_row(t));
+        to = &t->cells[(t->n_rows - 1) * t->n_columns];
+        to[0].type = LK_CELL_TEXT;
+        LK_PASS(lk_strdup(&to[0].text, name));
+        for (size_t c = 0; c < from->n_columns; c++) {
+            const struct lk_cell *cell = &from->cells[r * from->n_columns + c];
+
+            to[c + 1] = *cell;
+            to[c + 1].text = NULL;
+            if (cell->text)
+                LK_PASS(lk_strdup(&to[c + 1].text, cell->text));
+        }
+    }
+    return LK_OK;
+}
+
+static enum lk_status append_notes(struct lk_table *t, const struct lk_table *from)
+{
+    for (size_t i = 0; i < from->n_notes; i++) {
+        size_t k = 0;
+
+        while (k < t->n_notes && strcmp(t->notes[k], from->notes[i]) != 0)
+            k++;
+        if (k == t->n_notes)
+            LK_PASS(lk_table_note(t, "%s", from->notes[i]));
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_table_join(const struct lk_column *name, const char *const *names,
+                             struct lk_table *const *from, size_t n, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!from[i])
+            continue;
+        if (!t)
+            LK_TRY(create_joined(name, from[i], &t));
+        LK_TRY(append_rows(t, names[i], from[i]));
+        LK_TRY(append_notes(t, from[i]));
+    }
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
 const struct lk_cell *lk_table_cell(const struct lk_table *t, size_t row, const char *column)
 {
     size_t i = find_column(t, column);

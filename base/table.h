@@ -24,6 +24,8 @@ struct lk_cell {
  * its own under the row; DATA is left out, since it is for programs.
  */
 enum { LK_TABLE_BELOW = -2, LK_TABLE_DATA = -3 };
+/* Text output shows a ratio in percent: 0.912 is "91.2 %" (lk_column.digits). */
+enum { LK_TABLE_PERCENT = 32 };
 
 struct lk_column {
     const char *name;      /* CSV and JSON key, with unit suffix, e.g. "step_s" */
@@ -60,6 +62,13 @@ enum lk_status lk_table_word(struct lk_table *t, const char *column, const char 
 enum lk_status lk_table_indent(struct lk_table *t, const char *column, int levels);
 enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/*
+ * Make one table of n tables with the same columns, of which some may be NULL: its first column is
+ * `name` and has names[i] in the rows of the i-th. A note that several have is there once. The
+ * title is that of the first, up to its colon. *out NULL: all are NULL.
+ */
+enum lk_status lk_table_join(const struct lk_column *name, const char *const *names,
+                             struct lk_table *const *from, size_t n, struct lk_table **out);
 /*
  * Keep the columns of a table and the values of its rows in one X-macro list, whose entries are
  * X(name, heading, dim, digits, value):

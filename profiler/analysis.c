@@ -86,6 +86,7 @@ static enum lk_status name_reference(struct lk_analysis *a, const struct lk_run 
     if (!n_refs)
         return lk_asprintf(&a->reference, "modelled from this run");
     info = lk_run_about(refs[0]);
+    a->reference_ranks = info->world_size;
     return lk_asprintf(&a->reference, "%s%s: %d rank%s, local batch %d", refs[0]->dir,
                        n_refs > 1 ? " and its repetitions" : "", info->world_size,
                        info->world_size == 1 ? "" : "s", info->local_batch);

@@ -114,6 +114,7 @@ struct lk_analysis_collective {
 struct lk_analysis {
     const struct lk_run *run; /* borrowed, outlives this */
     char *reference;          /* description of the reference run */
+    int reference_ranks;      /* its ranks; 0: the ideal is modelled */
     bool modelled;
     bool aligned; /* false: some clock was never compared */
     /* False for traces without compute, as a Horovod timeline: how much of the collectives it

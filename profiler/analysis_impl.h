@@ -50,6 +50,30 @@ static inline bool lk_knows_waits_(const struct lk_analysis *a)
     return lk_compares_ranks_(a) && !lk_run_is_grouped(a->run);
 }
 
+/* Return true for a row of the waterfall that is known of these ranks; the rest has the others. */
+static inline bool lk_knows_loss_(const struct lk_analysis *a, enum lk_loss loss)
+{
+    switch (loss) {
+    case LK_LOSS_BATCH: /* a run and its reference have the same local batch */
+        return false;
+    case LK_LOSS_LAUNCH: /* else it is in the wire */
+        return a->launches;
+    case LK_LOSS_STRAGGLER:
+        return lk_knows_waits_(a);
+    case LK_LOSS_SLOW_RANK:
+        return lk_compares_ranks_(a) && lk_run_has_compute(a->run);
+    case LK_LOSS_COLOCATION:
+    case LK_LOSS_OVERLAP:
+    case LK_LOSS_OPTIMIZER:
+        return lk_run_has_compute(a->run);
+    default:
+        return true;
+    }
+}
+
+/* Return true for findings that make a run worthless: they come before all that costs time. */
+int lk_finding_is_grave_(enum lk_finding_id id);
+
 static inline double lk_ns_to_s_(uint64_t ns)
 {
     return (double)ns * 1e-9;
@@ -59,6 +83,9 @@ static inline double lk_ns_to_s_(uint64_t ns)
 enum lk_status lk_analysis_create_(const struct lk_analysis *a, const char *what,
                                    const struct lk_column *columns, size_t n,
                                    struct lk_table **out);
+/* Make LK_ANALYSIS_WATERFALL or LK_ANALYSIS_FINDINGS of one run (profiler/analysis_pool.h). */
+enum lk_status lk_pool_of_one_(const struct lk_analysis *a, enum lk_analysis_kind kind,
+                               struct lk_table **out);
 /* Make LK_ANALYSIS_TIME; *out NULL: there are no records of the GPUs. */
 enum lk_status lk_analysis_time_(const struct lk_analysis *a, struct lk_table **out);
 
@@ -92,6 +119,15 @@ enum lk_status lk_finding_add_(struct lk_analysis *a, enum lk_finding_id id, int
     __attribute__((format(printf, 5, 6)));
 /* Replace what to do about the finding added last. */
 void lk_finding_next_(struct lk_analysis *a, const char *next);
+
+/*
+ * Return the exposed wire of a step that is communication's own. Where one rank is slow or late,
+ * the others end their compute before it does, and then wait through collectives that its compute
+ * covers: its own exposed wire alone stays when it is mended. pre: the detectors of ranks have run.
+ */
+double lk_exposed_wire_(const struct lk_analysis *a);
+/* Return the same of the time in which bytes moved. */
+double lk_moving_(const struct lk_analysis *a);
 
 struct lk_time_text {
     char buf[32];

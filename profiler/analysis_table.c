@@ -12,11 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static double share(const struct lk_analysis *a, double s)
-{
-    return a->step_s > 0 ? s / a->step_s : NAN;
-}
-
 /* Return a part of a step that is one pass's, s; NaN: passes are not known. */
 static double pass(const struct lk_analysis *a, const struct lk_analysis_rank *r, enum lk_part part)
 {
@@ -35,27 +30,6 @@ static double own(const struct lk_analysis *a, double value)
     return lk_run_has_compute(a->run) ? value : NAN;
 }
 
-/* Return true for a row of the waterfall that is known of these ranks; the rest has the others. */
-static bool is_known(const struct lk_analysis *a, enum lk_loss loss)
-{
-    switch (loss) {
-    case LK_LOSS_BATCH: /* a run and its reference have the same local batch */
-        return false;
-    case LK_LOSS_LAUNCH: /* else it is in the wire */
-        return a->launches;
-    case LK_LOSS_STRAGGLER:
-        return lk_knows_waits_(a);
-    case LK_LOSS_SLOW_RANK:
-        return lk_compares_ranks_(a) && lk_run_has_compute(a->run);
-    case LK_LOSS_COLOCATION:
-    case LK_LOSS_OVERLAP:
-    case LK_LOSS_OPTIMIZER:
-        return lk_run_has_compute(a->run);
-    default:
-        return true;
-    }
-}
-
 /* Return the seconds from `from` to `to`, which may be negative. */
 static double since(uint64_t from, uint64_t to)
 {
@@ -65,26 +39,6 @@ static double since(uint64_t from, uint64_t to)
 /* clang-format off */
 
 /* X(name, heading, dimension, digits, value): see base/table.h. */
-#define WATERFALL(X)                                                                               \
-    X("loss",      "loss",                LK_DIM_NONE, -1, lk_loss_key((enum lk_loss)loss))        \
-    X("text",      "where the step goes", LK_DIM_NONE, -1, lk_loss_text((enum lk_loss)loss))       \
-    X("mean_s",    "mean",                LK_DIM_TIME, 0,  a->losses_s[loss])                      \
-    X("share",     "share of step",       LK_DIM_NONE, 3,  share(a, a->losses_s[loss]))            \
-    X("least_s",   "least rank",          LK_DIM_TIME, 0,  a->ranks[least].losses_s[loss])         \
-    X("most_s",    "most",                LK_DIM_TIME, 0,  a->ranks[most].losses_s[loss])          \
-    X("most_rank", "on rank",             LK_DIM_NONE, -1, lk_run_rank(a->run, most))
-#define FINDINGS(X)                                                                                \
-    X("id",      "id",            LK_DIM_NONE, LK_TABLE_DATA,  lk_finding_id_name(f->id))          \
-    X("number",  "number",        LK_DIM_NONE, LK_TABLE_DATA,  (double)number)                     \
-    X("cause",   "cause",         LK_DIM_NONE, LK_TABLE_DATA,                                      \
-      f->cause < 0 ? NAN : (double)f->cause + 1)                                                   \
-    X("rank",    "rank",          LK_DIM_NONE, LK_TABLE_DATA,                                      \
-      f->rank < 0 ? NAN : (double)lk_run_rank(a->run, (size_t)f->rank))                            \
-    X("host",    "host",          LK_DIM_NONE, LK_TABLE_DATA,  f->host)                            \
-    X("cost_s",  "cost",          LK_DIM_TIME, 0,  f->cost_s)                                      \
-    X("share",   "share of step", LK_DIM_NONE, 3,  share(a, f->cost_s))                            \
-    X("finding", "finding",       LK_DIM_NONE, -1, f->text)                                        \
-    X("next",    "next",          LK_DIM_NONE, LK_TABLE_BELOW, f->next)
 #define RANKS(X)                                                                                   \
     X("rank",        "rank",           LK_DIM_NONE, -1, lk_run_rank(a->run, k))                                 \
     X("step_s",      "step",           LK_DIM_TIME, 0,  r->step_s)                                 \
@@ -177,8 +131,6 @@ static double since(uint64_t from, uint64_t to)
     X("late",      "late",       LK_DIM_NONE,  -1,                                                 \
       m->late_rank != (int)rank ? NULL : m->resolved ? "last" : "unresolved")
 
-static const struct lk_column waterfall[] = {WATERFALL(LK_TABLE_COLUMN)};
-static const struct lk_column findings[] = {FINDINGS(LK_TABLE_COLUMN)};
 static const struct lk_column ranks_columns[] = {RANKS(LK_TABLE_COLUMN)};
 static const struct lk_column overlap[] = {OVERLAP(LK_TABLE_COLUMN)};
 static const struct lk_column buckets[] = {BUCKETS(LK_TABLE_COLUMN)};
@@ -188,87 +140,6 @@ static const struct lk_column step_columns[] = {STEP(LK_TABLE_COLUMN)};
 /* clang-format on */
 
 /* ---- Rows and notes ---- */
-
-static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_table *t)
-{
-    const struct lk_run *run = a->run;
-    enum lk_status st = LK_OK;
-    char warmup[64] = "";
-
-    for (int loss = 0; loss < LK_LOSS_COUNT; loss++) {
-        size_t most = 0, least = 0;
-
-        if (!a->exposure_known)
-            break;
-        if (!is_known(a, (enum lk_loss)loss))
-            continue;
-        for (size_t k = 1; k < run->n; k++) {
-            if (a->ranks[k].losses_s[loss] > a->ranks[most].losses_s[loss])
-                most = k;
-            if (a->ranks[k].losses_s[loss] < a->ranks[least].losses_s[loss])
-                least = k;
-        }
-        LK_TRY(lk_table_row(t));
-        WATERFALL(LK_TABLE_CELL)
-    }
-    LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_word(t, "loss", "step"));
-    LK_TRY(lk_table_word(t, "text", "step"));
-    LK_TRY(lk_table_number(t, "mean_s", a->step_s));
-    LK_TRY(lk_table_number(t, "share", share(a, a->step_s)));
-    if (a->exposure_known)
-        LK_TRY(lk_table_note(t, "ideal: %s", a->reference));
-    else
-        LK_TRY(lk_table_note(t, "no compute is in these traces: how much of the collectives it "
-                                "covers, and so what they cost, is not known"));
-    if (lk_run_periods(run))
-        LK_TRY(lk_table_note(t,
-                             "nobody marked the steps: they are %s; forward, backward and "
-                             "optimizer are not told apart",
-                             lk_run_periods(run)));
-    if (a->exposure_known && !lk_run_has_compute(run))
-        LK_TRY(lk_table_note(t, "nobody recorded what the hosts computed: gaps are all of the time "
-                                "outside of collectives, computing or idle, not told apart; where "
-                                "a rank has more of it than the ideal is in the rest"));
-    if (lk_run_about(run)->warmup_steps)
-        snprintf(warmup, sizeof warmup, "; the first %" PRIu64 " steps are warm-up and left out",
-                 lk_run_about(run)->warmup_steps);
-    LK_TRY(lk_table_note(t, "mean of %zu step%s (%" PRIu32 " to %" PRIu32 ")%s", run->n_steps,
-                         run->n_steps == 1 ? "" : "s", run->steps[0], run->steps[run->n_steps - 1],
-                         warmup));
-    if (run->n_steps < run->n_timed)
-        LK_TRY(lk_table_note(t,
-                             "these have records of kernels; %zu others after the warm-up have "
-                             "none and are not split",
-                             run->n_timed - run->n_steps));
-out:
-    return st;
-}
-
-static enum lk_status fill_findings(const struct lk_analysis *a, struct lk_table *t)
-{
-    bool indented = false, costs = false;
-    enum lk_status st = LK_OK;
-
-    for (size_t number = 1; number <= a->n_findings; number++) {
-        const struct lk_finding *f = &a->findings[number - 1];
-
-        LK_TRY(lk_table_row(t));
-        FINDINGS(LK_TABLE_CELL)
-        LK_TRY(lk_table_indent(t, "finding", f->depth));
-        LK_TRY(lk_table_indent(t, "next", f->depth));
-        indented = indented || f->depth > 0;
-        costs = costs || !isnan(f->cost_s);
-    }
-    if (!a->n_findings)
-        LK_TRY(lk_table_note(t, "nothing stands out"));
-    else if (costs)
-        LK_TRY(lk_table_note(t, "cost: what mending it brings a step, at most%s",
-                             indented ? "; indented: consequences, whose cost is in their cause's"
-                                      : ""));
-out:
-    return st;
-}
 
 static enum lk_status fill_buckets(const struct lk_analysis *a, struct lk_table *t)
 {
@@ -350,8 +221,6 @@ static const struct kind {
     const char *note; /* NULL: none, or fill adds it */
 } kinds[LK_ANALYSIS_TABLES] = {
 #define COLUMNS(list) list, LK_COUNT(list)
-    [LK_ANALYSIS_WATERFALL] = {"Waterfall", COLUMNS(waterfall), fill_waterfall, NULL},
-    [LK_ANALYSIS_FINDINGS] = {"Findings", COLUMNS(findings), fill_findings, NULL},
     [LK_ANALYSIS_RANKS] = {"Ranks", COLUMNS(ranks_columns), NULL,
                            "straggler wait, queue and wire, and input: what the rank's own compute "
                            "does not cover"},
@@ -397,6 +266,8 @@ enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_k
     struct lk_table *t = NULL;
     enum lk_status st = LK_OK;
 
+    if (kind == LK_ANALYSIS_WATERFALL || kind == LK_ANALYSIS_FINDINGS)
+        return lk_pool_of_one_(a, kind, out);
     if (kind == LK_ANALYSIS_TIME)
         return lk_analysis_time_(a, out);
     if (kind != LK_ANALYSIS_GPUS || has_gpus(a)) {

@@ -126,7 +126,7 @@ static double backward_s(const struct lk_analysis *a)
  * Collectives can start at most earlier by the time until the first. */
 enum lk_status lk_find_first_bucket_(struct lk_analysis *a)
 {
-    double exposed = a->losses_s[LK_LOSS_WIRE];
+    double exposed = lk_exposed_wire_(a);
 
     if (isnan(a->first_ready) || lk_run_world_size(a->run) < 2 ||
         a->first_ready < late_first_bucket || exposed < LK_FINDING_EXPOSED_SHARE * a->step_s)
@@ -185,7 +185,7 @@ out:
  * size. One bucket has it once. Missing ranks' waits would look the same. */
 enum lk_status lk_find_small_buckets_(struct lk_analysis *a)
 {
-    double exposed = a->losses_s[LK_LOSS_WIRE], fixed, sum;
+    double exposed = lk_exposed_wire_(a), fixed, sum;
     size_t n;
 
     if (lk_run_world_size(a->run) < 2 || (int)a->run->n < lk_run_world_size(a->run) ||

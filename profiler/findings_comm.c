@@ -8,13 +8,48 @@ static const double poor_overlap = 0.5; /* of pending communication is exposed *
 
 /* ---- Wire and overlap ---- */
 
+/* Return the index of the rank that all others wait for, as far as findings say; -1: none. */
+static int late_rank(const struct lk_analysis *a)
+{
+    for (size_t i = 0; i < a->n_findings; i++)
+        switch (a->findings[i].id) {
+        case LK_FINDING_SLOW_RANK:
+        case LK_FINDING_RANK_INPUT:
+        case LK_FINDING_LATE_RANK:
+            return lk_knows_waits_(a) ? a->findings[i].rank : -1;
+        default:
+            break;
+        }
+    return -1;
+}
+
+double lk_exposed_wire_(const struct lk_analysis *a)
+{
+    int late = late_rank(a);
+
+    return late < 0 ? a->losses_s[LK_LOSS_WIRE]
+                    : fmin(a->ranks[late].losses_s[LK_LOSS_WIRE], a->losses_s[LK_LOSS_WIRE]);
+}
+
+double lk_moving_(const struct lk_analysis *a)
+{
+    int late = late_rank(a);
+    double moving = 0;
+
+    if (late >= 0)
+        return a->ranks[late].moving_s;
+    for (size_t k = 0; k < a->run->n; k++)
+        moving += a->ranks[k].moving_s / (double)a->run->n;
+    return moving;
+}
+
 /* Report the bus bandwidth of the largest bucket, if its wire time is known. Waits that are not
  * known are in it. */
 enum lk_status lk_find_wire_(struct lk_analysis *a)
 {
     const struct lk_analysis_bucket *big = NULL;
     bool waits = !lk_knows_waits_(a) || (int)a->run->n < lk_run_world_size(a->run);
-    double cost = a->losses_s[LK_LOSS_WIRE];
+    double cost = lk_exposed_wire_(a);
     char rate[32];
 
     for (size_t i = 0; i < a->n_buckets; i++)
@@ -38,10 +73,8 @@ enum lk_status lk_find_wire_(struct lk_analysis *a)
  * matter of overlap. */
 enum lk_status lk_find_poor_overlap_(struct lk_analysis *a)
 {
-    double moving = 0, exposed = a->losses_s[LK_LOSS_WIRE];
+    double moving = lk_moving_(a), exposed = lk_exposed_wire_(a);
 
-    for (size_t k = 0; k < a->run->n; k++)
-        moving += a->ranks[k].moving_s / (double)a->run->n;
     if (lk_run_world_size(a->run) < 2 || exposed < LK_FINDING_EXPOSED_SHARE * a->step_s ||
         exposed < poor_overlap * moving)
         return LK_OK;

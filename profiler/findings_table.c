@@ -54,7 +54,8 @@ static enum lk_status find_rest(struct lk_analysis *a)
 
     if (fabs(cost) <= LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
-    return lk_finding_add_(a, LK_FINDING_REST, -1, cost,
+    /* A negative rest is time that the reference lost: there is nothing to win. */
+    return lk_finding_add_(a, LK_FINDING_REST, -1, cost > 0 ? cost : NAN,
                            "unexplained: the rest is %.1f %% of the step (host gaps that the %s",
                            lk_percent_of_step_(a, cost),
                            a->modelled ? "modelled ideal has not)" : "reference has not)");
@@ -199,6 +200,11 @@ void lk_finding_next_(struct lk_analysis *a, const char *next)
     a->findings[a->n_findings - 1].next = next;
 }
 
+int lk_finding_is_grave_(enum lk_finding_id id)
+{
+    return (int)(grave >> id & 1);
+}
+
 /* ---- Causes ---- */
 
 /* Order findings by cost, behind the grave ones; those without a cost last, as the table has them.
@@ -209,8 +215,8 @@ static int finding_order(const void *a, const void *b)
     double cx = isnan(x->cost_s) ? -1 : fabs(x->cost_s);
     double cy = isnan(y->cost_s) ? -1 : fabs(y->cost_s);
 
-    if ((grave >> x->id & 1) != (grave >> y->id & 1))
-        return grave >> x->id & 1 ? -1 : 1;
+    if (lk_finding_is_grave_(x->id) != lk_finding_is_grave_(y->id))
+        return lk_finding_is_grave_(x->id) ? -1 : 1;
     if (cx != cy)
         return (cx < cy) - (cx > cy);
     if (x->id != y->id)

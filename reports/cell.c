@@ -8,6 +8,9 @@
 #include <string.h>
 
 enum { CELL_MAX = LK_CELL_TEXT_MAX / 4 }; /* bytes of a formatted number */
+/* A shorter time is 0 for people: clocks have nanoseconds. */
+static const double RESOLUTION_S = 0.5e-9;
+static const double RESOLUTION = 0.0005; /* of a ratio in percent */
 
 static const struct lk_cell *cell_at(const struct lk_table *t, size_t row, size_t column)
 {
@@ -17,9 +20,13 @@ static const struct lk_cell *cell_at(const struct lk_table *t, size_t row, size_
 /* Format a number for people. */
 static const char *number_text(const struct lk_column *c, double v, char *buf)
 {
+    if (c->dim == LK_DIM_TIME && fabs(v) < RESOLUTION_S)
+        v = 0;
     if (c->dim != LK_DIM_NONE)
         return lk_units_format(c->dim, v, buf, CELL_MAX);
-    if (c->digits >= 0)
+    if (c->digits == LK_TABLE_PERCENT)
+        snprintf(buf, CELL_MAX, "%.1f %%", fabs(v) < RESOLUTION ? 0 : 100 * v);
+    else if (c->digits >= 0)
         snprintf(buf, CELL_MAX, "%.*f", c->digits, v);
     else
         snprintf(buf, CELL_MAX, v == floor(v) && fabs(v) < 1e15 ? "%.0f" : "%.4g", v);
@@ -63,6 +70,10 @@ const char *lk_cell_text(const struct lk_table *t, const struct lk_cell_columns 
     value = number_text(&t->columns[s->at], cell->number, part[0]);
     from = number_text(&t->columns[s->lo], lo->number, part[1]);
     to = number_text(&t->columns[s->hi], hi->number, part[2]);
+    if (!strcmp(value, from) && !strcmp(value, to)) {
+        snprintf(buf, LK_CELL_TEXT_MAX, "%s", value);
+        return buf;
+    }
     same = !strcmp(unit_of(value), unit_of(from)) && !strcmp(unit_of(value), unit_of(to));
     snprintf(buf, LK_CELL_TEXT_MAX, "%.*s (%.*s to %.*s)", CELL_MAX, value,
              same ? (int)strcspn(from, " ") : CELL_MAX, from,

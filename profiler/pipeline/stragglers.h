@@ -74,9 +74,11 @@ enum lk_status lk_pipe_stragglers(const struct lk_replay *r, int64_t only,
                                   struct lk_pipe_stragglers *out);
 void lk_pipe_stragglers_fini(struct lk_pipe_stragglers *s); /* zeroes it; safe on a zeroed one */
 
-/* The tables: the step and what is lost of it, the causes, the steps one by one. */
+/* The tables: the step and what is lost of it, the causes that slow it by half a percent or more,
+ * all causes, the steps one by one. */
 enum lk_pipe_table {
     LK_PIPE_TABLE_STEP,
+    LK_PIPE_TABLE_SLOW,
     LK_PIPE_TABLE_CAUSES,
     LK_PIPE_TABLE_STEPS,
     LK_PIPE_TABLES

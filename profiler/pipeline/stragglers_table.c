@@ -6,6 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 
+/* A cause that slows a step less is not shown first. */
+static const double slow = 1.005;
+
 static const char *const kinds[LK_PIPE_KINDS] = {
 #define NAME_(value, name) [value] = name,
     LK_PIPE_KIND_LIST(NAME_)
@@ -28,7 +31,7 @@ struct view {
     X("min_s",    "least",        LK_DIM_TIME, 0,  v->min_s)                                       \
     X("max_s",    "most",         LK_DIM_TIME, 0,  v->max_s)                                       \
     X("slowdown", "over ideal",   LK_DIM_NONE, 4,  v->slowdown)                                    \
-    X("lost",     "share lost",   LK_DIM_NONE, 4,  1 - 1 / v->slowdown)
+    X("lost",     "share lost",   LK_DIM_NONE, LK_TABLE_PERCENT, 1 - 1 / v->slowdown)
 
 static const struct lk_column step_columns[] = {STEP_ROWS(LK_TABLE_COLUMN)};
 /* clang-format on */
@@ -126,7 +129,7 @@ static const char *name_of(enum lk_pipe_kind kind, int number, char *buf, size_t
     X("cause",     "which",          LK_DIM_NONE, -1, name)                                        \
     X("slowdown",  "slowdown",       LK_DIM_NONE, 4,  c->slowdown)                                 \
     X("most",      "in its worst step", LK_DIM_NONE, 4, c->most)                                   \
-    X("share",     "share of lost",  LK_DIM_NONE, 3,  c->share)                                    \
+    X("share",     "share of lost",  LK_DIM_NONE, LK_TABLE_PERCENT, c->share)                      \
     X("worst",     "worst in share of steps", LK_DIM_NONE, 3,                                      \
       (double)c->n_worst / (double)s->n_steps)                                                     \
     X("behaviour", "behaviour",      LK_DIM_NONE, -1, behaviour(s, c))
@@ -134,7 +137,9 @@ static const char *name_of(enum lk_pipe_kind kind, int number, char *buf, size_t
 static const struct lk_column cause_columns[] = {CAUSE_ROWS(LK_TABLE_COLUMN)};
 /* clang-format on */
 
-static enum lk_status cause_table(const struct lk_pipe_stragglers *s, struct lk_table *t)
+/* Add the causes that slow a step at least so much. */
+static enum lk_status add_causes(const struct lk_pipe_stragglers *s, double least,
+                                 struct lk_table *t)
 {
     enum lk_status st = LK_OK;
 
@@ -142,25 +147,38 @@ static enum lk_status cause_table(const struct lk_pipe_stragglers *s, struct lk_
         char buf[16];
         const char *name = name_of(c->kind, c->number, buf, sizeof buf);
 
+        if (c->slowdown < least)
+            continue;
         LK_TRY(lk_table_row(t));
         CAUSE_ROWS(LK_TABLE_CELL)
     }
-    LK_TRY(lk_table_note(t, "slowdown: of the ideal step, when this one alone has its recorded "
-                            "times"));
-    LK_TRY(lk_table_note(
-        t, "share of lost: of the time that stragglers take, what is won when this "
-           "one alone is typical (below 0: it is faster than that); shares need not sum to 1"));
-    LK_TRY(lk_table_note(t,
-                         "worst: of its kind, in steps that it slows by 1 %%; persistent: in half "
-                         "of the steps or more"));
-    for (int k = 0; k < LK_PIPE_KINDS; k++)
-        if (s->n_others[k])
-            LK_TRY(lk_table_note(t,
-                                 "by %s: the %d whose operations take the most time above the "
-                                 "typical; %zu others are not replayed",
-                                 kinds[k], (int)LK_PIPE_CAUSES_MAX, s->n_others[k]));
 out:
     return st;
+}
+
+static enum lk_status slow_table(const struct lk_pipe_stragglers *s, struct lk_table *t)
+{
+    return add_causes(s, slow, t);
+}
+
+static enum lk_status cause_table(const struct lk_pipe_stragglers *s, struct lk_table *t)
+{
+    LK_PASS(add_causes(s, 0, t));
+    LK_PASS(lk_table_note(t, "slowdown: of the ideal step, when this one alone has its recorded "
+                             "times"));
+    LK_PASS(lk_table_note(
+        t, "share of lost: of the time that stragglers take, what is won when this "
+           "one alone is typical (below 0: it is faster than that); shares need not sum to 1"));
+    LK_PASS(lk_table_note(t,
+                          "worst: of its kind, in steps that it slows by 1 %%; persistent: in half "
+                          "of the steps or more"));
+    for (int k = 0; k < LK_PIPE_KINDS; k++)
+        if (s->n_others[k])
+            LK_PASS(lk_table_note(t,
+                                  "by %s: the %d whose operations take the most time above the "
+                                  "typical; %zu others are not replayed",
+                                  kinds[k], (int)LK_PIPE_CAUSES_MAX, s->n_others[k]));
+    return LK_OK;
 }
 
 /* ---- Steps ---- */
@@ -207,6 +225,8 @@ enum lk_status lk_pipe_stragglers_table(const struct lk_pipe_stragglers *s,
         enum lk_status (*fill)(const struct lk_pipe_stragglers *s, struct lk_table *t);
     } tables[LK_PIPE_TABLES] = {
         [LK_PIPE_TABLE_STEP] = {"Pipeline", step_columns, LK_COUNT(step_columns), step_table},
+        [LK_PIPE_TABLE_SLOW] = {"What slows it", cause_columns, LK_COUNT(cause_columns),
+                                slow_table},
         [LK_PIPE_TABLE_CAUSES] = {"Stragglers", cause_columns, LK_COUNT(cause_columns),
                                   cause_table},
         [LK_PIPE_TABLE_STEPS] = {"Steps", time_columns, LK_COUNT(time_columns), steps_table},

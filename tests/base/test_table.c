@@ -103,6 +103,38 @@ START_TEST(no_columns)
 }
 END_TEST
 
+/* Tables with the same columns become one, with a name before each row, and each note once. */
+START_TEST(joined)
+{
+    static const struct lk_column name = {"run", "run", LK_DIM_NONE, -1};
+    static const char *const names[] = {"a", "none", "b"};
+    struct lk_table *from[] = {create(), NULL, create()}, *t = NULL;
+
+    for (int i = 0; i < 3; i += 2) {
+        ck_assert_int_eq(lk_table_row(from[i]), LK_OK);
+        ck_assert_int_eq(lk_table_number(from[i], "ranks", i), LK_OK);
+        ck_assert_int_eq(lk_table_word(from[i], "grade", "measured"), LK_OK);
+        ck_assert_int_eq(lk_table_note(from[i], "the same"), LK_OK);
+        ck_assert_int_eq(lk_table_note(from[i], "note %d", i), LK_OK);
+    }
+    ck_assert_int_eq(lk_table_join(&name, names, from, 3, &t), LK_OK);
+    ck_assert_str_eq(t->title, "forecast");
+    ck_assert_uint_eq(t->n_columns, LK_COUNT(columns) + 1);
+    ck_assert_uint_eq(t->n_rows, 2);
+    ck_assert_str_eq(lk_table_cell(t, 0, "run")->text, "a");
+    ck_assert_str_eq(lk_table_cell(t, 1, "run")->text, "b");
+    ck_assert_double_eq(lk_table_cell(t, 1, "ranks")->number, 2);
+    ck_assert_int_eq(lk_table_cell(t, 1, "step_s")->type, LK_CELL_EMPTY);
+    ck_assert_str_eq(lk_table_cell(t, 1, "grade")->text, "measured");
+    ck_assert_uint_eq(t->n_notes, 3);
+    lk_table_destroy(t);
+    ck_assert_int_eq(lk_table_join(&name, names + 1, from + 1, 1, &t), LK_OK);
+    ck_assert_ptr_null(t);
+    lk_table_destroy(from[0]);
+    lk_table_destroy(from[2]);
+}
+END_TEST
+
 SUITE(table, c)
 {
     tcase_add_test(c, cells);
@@ -110,4 +142,5 @@ SUITE(table, c)
     tcase_add_test(c, wrong_column);
     tcase_add_test(c, notes);
     tcase_add_test(c, no_columns);
+    tcase_add_test(c, joined);
 }
