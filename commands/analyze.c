@@ -1,14 +1,14 @@
-/* lockstep analyze: prints where the time of measured runs went. */
+/* lockstep analyze: prints where the time of measured runs went. Divisions: reading,
+ * configurations, tables, traces of other programs. */
 #include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/run_facts.h"
+#include "commands/analyze_impl.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "commands/output.h"
 #include "profiler/analysis.h"
 #include "profiler/import/import.h"
-#include "profiler/pipeline/stragglers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,6 @@
 struct options {
     const char *reference;
     int64_t step;
-    bool brief;
     struct lk_page_options page;
     struct lk_gate_options gate;
     const char *log;
@@ -30,8 +29,6 @@ static const struct lk_option rows[] = {
            .help = "run that gives the ideal step (default: the one with fewest ranks)"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
            .help = "show every collective of this optimizer step instead, or of a pipeline's operations the stragglers of this step; -1: off"),
-    OPTION("brief", brief, FLAG,
-           .help = "print the waterfall and the findings alone; of a pipeline's operations all but the steps"),
     PAGE_ROWS(OPTION),
     GATE_ROWS(OPTION, "efficiency"),
     OPTION(LOG_OPTION),
@@ -39,52 +36,7 @@ static const struct lk_option rows[] = {
 };
 /* clang-format on */
 
-/* --brief shows the tables up to this one. */
-enum { BRIEF_TABLES = LK_ANALYSIS_FINDINGS + 1 };
-
-/* Analyze a run and make its tables, LK_ANALYSIS_TABLES at most; NULL: it has no such table.
- * imported: it was read from another program's files. */
-static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_set *references,
-                                  const struct options *opt, bool imported,
-                                  struct lk_table **tables)
-{
-    enum lk_status st = LK_OK;
-    const struct lk_run **refs = NULL;
-    struct lk_analysis a = {0};
-    size_t n;
-
-    LK_TRY(lk_alloc(&refs, references->n, sizeof(struct lk_run *)));
-    n = lk_analysis_reference(references, run, refs);
-    if (!n && opt->reference) {
-        st = lk_fail(LK_EUSAGE, "%s: it has no run that can be the reference of %s", opt->reference,
-                     run->dir);
-        goto out;
-    }
-    LK_TRY(lk_analyze(run, refs, n, &a));
-    if (opt->step >= 0)
-        LK_TRY(lk_analysis_step_table(&a, (uint32_t)opt->step, &tables[0]));
-    else
-        for (int i = 0; i < (opt->brief ? BRIEF_TABLES : (int)LK_ANALYSIS_TABLES); i++)
-            if (i != LK_ANALYSIS_TIME || !imported) /* the import's own table has it */
-                LK_TRY(lk_analysis_table(&a, (enum lk_analysis_kind)i, &tables[i]));
-out:
-    lk_analysis_fini(&a);
-    free(refs);
-    return st;
-}
-
-/*
- * Return true if a run is shown. Runs of the smallest world size are the reference of the others:
- * they are shown when there are no others, or when another run is the reference.
- */
-static bool shown(const struct lk_run_set *set, size_t i, bool own_reference)
-{
-    int smallest = lk_run_about(&set->runs[0])->world_size;
-    int largest = lk_run_about(&set->runs[set->n - 1])->world_size;
-
-    return own_reference || smallest == largest ||
-           lk_run_about(&set->runs[i])->world_size > smallest;
-}
+/* ---- Reading ---- */
 
 /* Warn of runs whose times mean nothing, because their ranks shared a GPU. */
 static enum lk_status check_runs(const struct lk_run_set *set)
@@ -100,130 +52,375 @@ static enum lk_status check_runs(const struct lk_run_set *set)
     return LK_OK;
 }
 
-/* An import has three tables of its own: before the run's it shows which collectives wait or
- * differ, behind them what its GPUs did, and which ranks others waited for. */
-enum { IMPORT_SEQUENCES, IMPORT_GPUS, IMPORT_LATENESS, IMPORT_TABLES };
+static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_set *references,
+                                  const struct options *opt, struct lk_analysis *out)
+{
+    const struct lk_run **refs = NULL;
+    enum lk_status st = LK_OK;
+    size_t n;
 
-/* Read traces of another program as one run, and make the tables, some of which may be NULL. */
-static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set *set,
-                                 struct lk_table **tables)
+    LK_TRY(lk_alloc(&refs, references->n, sizeof(struct lk_run *)));
+    n = lk_analysis_reference(references, run, refs);
+    if (!n && opt->reference)
+        LK_TRY(lk_fail(LK_EUSAGE, "%s: it has no run that can be the reference of %s",
+                       opt->reference, run->dir));
+    LK_TRY(lk_analyze(run, refs, n, out));
+out:
+    free(refs);
+    return st;
+}
+
+/* ---- Configurations ---- */
+
+static void analyzed_fini(struct analyzed *a)
+{
+    for (size_t i = 0; i < a->n_pools; i++)
+        lk_pool_fini(&a->pools[i]);
+    for (size_t i = 0; i < a->n; i++)
+        lk_analysis_fini(&a->runs[i]);
+    free(a->pools);
+    free(a->runs);
+}
+
+/* List the runs of a set so that repetitions are neighbours; configurations keep their order. */
+static enum lk_status order_runs(const struct lk_run_set *set, const struct lk_run ***out)
+{
+    const struct lk_run **list = NULL;
+    enum lk_status st = LK_OK;
+    bool *taken = NULL;
+    size_t n = 0;
+
+    LK_TRY(lk_alloc(&list, set->n, sizeof(struct lk_run *)));
+    LK_TRY(lk_alloc(&taken, set->n, sizeof *taken));
+    for (size_t i = 0; i < set->n; i++)
+        for (size_t k = i; !taken[i] && k < set->n; k++)
+            if (k > i && !taken[k] && lk_pool_agree(&set->runs[i], &set->runs[k])) {
+                taken[k] = true;
+                list[n++] = &set->runs[k];
+            } else if (k == i) {
+                list[n++] = &set->runs[i];
+            }
+    *out = list;
+    list = NULL;
+out:
+    free(taken);
+    free(list);
+    return st;
+}
+
+static enum lk_status analyze_all(const struct lk_run_set *set, const struct lk_run_set *references,
+                                  const struct options *opt, struct analyzed *a)
+{
+    const struct lk_run **list = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(order_runs(set, &list));
+    LK_TRY(lk_alloc(&a->runs, set->n, sizeof *a->runs));
+    LK_TRY(lk_alloc(&a->pools, set->n, sizeof *a->pools));
+    for (; a->n < set->n; a->n++)
+        LK_TRY(analyze_run(list[a->n], references, opt, &a->runs[a->n]));
+    for (size_t i = 0, n; i < a->n; i += n) {
+        for (n = 1; i + n < a->n && lk_pool_agree(list[i], list[i + n]);)
+            n++;
+        LK_TRY(lk_pool(&a->runs[i], n, &a->pools[a->n_pools]));
+        a->n_pools++;
+    }
+out:
+    free(list);
+    return st;
+}
+
+/* Return the index of the first run whose details are shown. Those of the fewest ranks are the
+ * reference of the others, and are shown when there are no others, or another run is the reference.
+ */
+static size_t first_shown(const struct analyzed *a, const struct options *opt)
+{
+    int least = lk_run_about(a->runs[0].run)->world_size;
+    size_t i = 0;
+
+    if (opt->reference || lk_run_about(a->runs[a->n - 1].run)->world_size == least)
+        return 0;
+    while (lk_run_about(a->runs[i].run)->world_size == least)
+        i++;
+    return i;
+}
+
+/* ---- Tables ---- */
+
+typedef enum lk_status (*table_fn)(const struct lk_analysis *a, int which, struct lk_table **out);
+
+static enum lk_status table_of(const struct lk_analysis *a, int kind, struct lk_table **out)
+{
+    return lk_analysis_table(a, (enum lk_analysis_kind)kind, out);
+}
+
+static enum lk_status step_of(const struct lk_analysis *a, int step, struct lk_table **out)
+{
+    return lk_analysis_step_table(a, (uint32_t)step, out);
+}
+
+/* Make a table of all runs that are shown; of several, with the run of each row. */
+static enum lk_status make_table(const struct lk_analysis *runs, size_t n, table_fn make, int which,
+                                 struct lk_table **out)
+{
+    static const struct lk_column of_run = {"run", "run", LK_DIM_NONE, -1};
+    enum lk_status st = LK_OK;
+    struct lk_table **parts = NULL;
+    const char **names = NULL;
+
+    if (n == 1)
+        return make(runs, which, out);
+    LK_TRY(lk_alloc(&parts, n, sizeof(struct lk_table *)));
+    LK_TRY(lk_alloc(&names, n, sizeof(char *)));
+    for (size_t i = 0; i < n; i++) {
+        names[i] = runs[i].run->dir;
+        LK_TRY(make(&runs[i], which, &parts[i]));
+    }
+    LK_TRY(lk_table_join(&of_run, names, parts, n, out));
+out:
+    for (size_t i = 0; parts && i < n; i++)
+        lk_table_destroy(parts[i]);
+    free(parts);
+    free(names);
+    return st;
+}
+
+static enum lk_status add_table(const struct analyzed *a, const struct options *opt, int kind,
+                                const char *name, struct lk_page *page)
+{
+    size_t first = first_shown(a, opt);
+    struct lk_table *t = NULL;
+    enum lk_status st;
+
+    LK_PASS(make_table(a->runs + first, a->n - first, table_of, kind, &t));
+    st = lk_page_table(page, name, LK_PAGE_DETAIL, NULL, 0, &t);
+    lk_table_destroy(t);
+    return st;
+}
+
+/* Add the tables of the configuration that the answer is about. */
+static enum lk_status add_pool(const struct lk_pool *p, struct lk_page *page)
+{
+    static const struct lk_view_column losses[] = {
+        LK_VIEW("name"), {"mean_s", "lo_s", "hi_s"}, LK_VIEW("share")};
+    static const struct lk_view_column findings[] = {LK_VIEW("cost_s"), LK_VIEW("points"),
+                                                     LK_VIEW("runs"), LK_VIEW("finding")};
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    LK_TRY(lk_pool_table(p, LK_ANALYSIS_WATERFALL, &t));
+    LK_TRY(lk_page_table(page, "waterfall", t->n_rows > 1 ? LK_PAGE_MAIN : LK_PAGE_DETAIL, losses,
+                         LK_COUNT(losses), &t));
+    LK_TRY(lk_pool_table(p, LK_ANALYSIS_FINDINGS, &t));
+    LK_TRY(lk_page_table(page, "findings", t->n_rows ? LK_PAGE_MAIN : LK_PAGE_DETAIL, findings,
+                         LK_COUNT(findings), &t));
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+static enum lk_status add_configurations(const struct analyzed *a, struct lk_page *page)
+{
+    static const struct lk_view_column view[] = {
+        LK_VIEW("gpus"),         LK_VIEW("local_batch"),
+        LK_VIEW("accumulation"), LK_VIEW("runs"),
+        LK_VIEW("step_s"),       {"efficiency", "efficiency_lo", "efficiency_hi"},
+        LK_VIEW("loss_name")};
+    struct lk_table *t = NULL;
+    enum lk_status st;
+
+    if (a->n_pools < 2)
+        return LK_OK;
+    LK_PASS(analyze_configurations(a, &t));
+    st = lk_page_table(page, "configurations", LK_PAGE_MAIN, view, LK_COUNT(view), &t);
+    lk_table_destroy(t);
+    return st;
+}
+
+/* Add every collective of a step, by rank. */
+static enum lk_status add_step(const struct analyzed *a, const struct options *opt,
+                               struct lk_page *page)
+{
+    static const struct lk_view_column view[] = {
+        LK_VIEW("run"),    LK_VIEW("seq"),       LK_VIEW("bucket"),
+        LK_VIEW("rank"),   LK_VIEW("arrival_s"), LK_VIEW("end_s"),
+        LK_VIEW("wait_s"), LK_VIEW("wire_s"),    LK_VIEW("late")};
+    size_t first = first_shown(a, opt), skip = a->n - first == 1;
+    struct lk_table *t = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(make_table(a->runs + first, a->n - first, step_of, (int)opt->step, &t));
+    LK_TRY(lk_page_say(page, "Step %lld of %s: its collectives, rank by rank.",
+                       (long long)opt->step, a->runs[a->n - 1].run->dir));
+    LK_TRY(lk_page_table(page, "step", LK_PAGE_MAIN, view + skip, LK_COUNT(view) - skip, &t));
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+/* Add all about the runs. imported: they were read from another program's files, and the import's
+ * own table has what the GPUs did of the time. */
+static enum lk_status add_runs(const struct analyzed *a, const struct options *opt, bool imported,
+                               struct lk_page *page)
+{
+    static const char *const names[LK_ANALYSIS_TABLES] = {[LK_ANALYSIS_WATERFALL] =
+                                                              "run-waterfalls",
+                                                          [LK_ANALYSIS_FINDINGS] = "run-findings",
+                                                          [LK_ANALYSIS_RANKS] = "ranks",
+                                                          [LK_ANALYSIS_OVERLAP] = "overlap",
+                                                          [LK_ANALYSIS_BUCKETS] = "buckets",
+                                                          [LK_ANALYSIS_STRAGGLERS] = "stragglers",
+                                                          [LK_ANALYSIS_GPUS] = "gpus",
+                                                          [LK_ANALYSIS_TIME] = "time"};
+    bool several = a->n - first_shown(a, opt) > 1;
+
+    if (opt->step >= 0)
+        return add_step(a, opt, page);
+    LK_PASS(analyze_answer(a, page));
+    LK_PASS(add_configurations(a, page));
+    LK_PASS(add_pool(&a->pools[a->n_pools - 1], page));
+    for (int kind = several ? 0 : LK_ANALYSIS_RANKS; kind < LK_ANALYSIS_TABLES; kind++)
+        if (kind != LK_ANALYSIS_TIME || !imported)
+            LK_PASS(add_table(a, opt, kind, names[kind], page));
+    return LK_OK;
+}
+
+/* ---- Traces of other programs ---- */
+
+/* Put a text on the page as a sentence: with a capital letter and a full stop. */
+static enum lk_status say_note(const char *note, struct lk_page *page)
+{
+    return *note >= 'a' && *note <= 'z' ? lk_page_say(page, "%c%s.", *note - 'a' + 'A', note + 1)
+                                        : lk_page_say(page, "%s.", note);
+}
+
+/* Add which collectives wait or differ: of a hang that is the answer. */
+static enum lk_status add_sequences(struct lk_import *i, struct lk_page *page)
+{
+    static const struct lk_view_column view[] = {LK_VIEW("group"),  LK_VIEW("number"),
+                                                 LK_VIEW("found"),  LK_VIEW("ranks"),
+                                                 LK_VIEW("others"), LK_VIEW("collective")};
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    LK_TRY(lk_sequences_table(&i->sequences, &t));
+    if (!t)
+        return LK_OK;
+    for (size_t k = 0; k + 1 < t->n_notes || (!k && t->n_notes);
+         k++) /* the last: what was compared */
+        LK_TRY(say_note(t->notes[k], page));
+    LK_TRY(lk_page_table(page, "sequences", t->n_rows ? LK_PAGE_MAIN : LK_PAGE_DETAIL, view,
+                         LK_COUNT(view), &t));
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+/* Add what the import's GPUs did of the time, and which ranks others waited for. */
+static enum lk_status add_import(struct lk_import *i, bool has_run, struct lk_page *page)
+{
+    static const struct lk_view_column view[] = {
+        LK_VIEW("rank"),      LK_VIEW("counted"), LK_VIEW("span_s"),   LK_VIEW("idle_s"),
+        LK_VIEW("compute_s"), LK_VIEW("comm_s"),  LK_VIEW("exposed_s")};
+    static const struct lk_view_column late[] = {LK_VIEW("rank"), LK_VIEW("times"),
+                                                 LK_VIEW("waited_s"), LK_VIEW("longest_s")};
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    LK_TRY(lk_lateness_table(&i->lateness, &t));
+    LK_TRY(lk_page_table(page, "lateness", LK_PAGE_MAIN, late, LK_COUNT(late), &t));
+    LK_TRY(lk_import_table(i, &t));
+    LK_TRY(lk_page_table(page, "traces", has_run || !t->n_rows ? LK_PAGE_DETAIL : LK_PAGE_MAIN,
+                         view, LK_COUNT(view), &t));
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+/* Take the traces as one run; set->n 0: it has no complete step. */
+static enum lk_status take_run(const char *name, struct lk_import *i, struct lk_run_set *set)
+{
+    LK_PASS(lk_alloc(&set->runs, 1, sizeof *set->runs));
+    LK_PASS(lk_run_take(name, i->traces, i->n, &set->runs[0]));
+    i->traces = NULL;
+    if (set->runs[0].n_steps)
+        set->n = 1;
+    else
+        lk_run_fini(&set->runs[0]);
+    return LK_OK;
+}
+
+static enum lk_status analyze_traces(const struct options *opt, const char **paths, size_t n,
+                                     const struct lk_run_set *reference, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
+    struct lk_run_set set = {0};
     struct lk_import run = {0};
+    struct analyzed a = {0};
     char **files = NULL;
     size_t n_files = 0;
 
     LK_TRY(lk_import_files(paths, n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &(struct lk_import_options){0}, &run));
-    LK_TRY(lk_import_table(&run, &tables[IMPORT_GPUS]));
-    LK_TRY(lk_lateness_table(&run.lateness, &tables[IMPORT_LATENESS]));
-    LK_TRY(lk_sequences_table(&run.sequences, &tables[IMPORT_SEQUENCES]));
-    if (run.no_steps)
-        goto out;
-    LK_TRY(lk_alloc(&set->runs, 1, sizeof *set->runs));
-    LK_TRY(lk_run_take(paths[0], run.traces, run.n, &set->runs[0]));
-    run.traces = NULL;
-    if (set->runs[0].n_steps) {
-        set->n = 1;
-        goto out;
+    LK_TRY(add_sequences(&run, page));
+    if (!run.no_steps)
+        LK_TRY(take_run(paths[0], &run, &set));
+    LK_TRY(check_runs(&set));
+    if (set.n) {
+        LK_TRY(analyze_all(&set, opt->reference ? reference : &set, opt, &a));
+        LK_TRY(add_runs(&a, opt, true, page));
+    } else if (!page->n_answer) {
+        LK_TRY(say_note(run.no_steps ? run.no_steps
+                                     : "no step is complete: neither a forward and a backward of "
+                                       "each micro-batch, nor the same collectives on all ranks",
+                        page));
     }
-    lk_run_fini(&set->runs[0]);
-    st = lk_table_note(tables[IMPORT_GPUS],
-                       "no step is complete: neither a forward and a backward of each "
-                       "micro-batch, nor the same collectives on all ranks");
+    LK_TRY(add_import(&run, set.n > 0, page));
 out:
+    analyzed_fini(&a);
+    lk_run_set_fini(&set);
     lk_import_fini(&run);
     lk_names_free(files, n_files);
     return st;
 }
 
-/* ---- The operations of a pipeline ---- */
-
-static enum lk_status run_pipeline(const struct options *opt, const char **paths, int n,
-                                   struct lk_page *page)
+static enum lk_status analyze_runs(const struct options *opt, const char **dirs, size_t n,
+                                   const struct lk_run_set *reference, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
-    static const char *const names[LK_PIPE_TABLES] = {"stragglers", "causes", "steps"};
-    struct lk_table *tables[LK_PIPE_TABLES] = {0};
-    struct lk_pipe_ops ops = {0};
-    struct lk_replay replay = {0};
-    struct lk_pipe_stragglers s = {0};
-    int n_tables = opt->brief || opt->step >= 0 ? LK_PIPE_TABLE_STEPS : LK_PIPE_TABLES;
+    struct lk_run_set set = {0};
+    struct analyzed a = {0};
 
-    if (n > 1 || opt->reference)
-        LK_TRY(lk_fail(LK_EUSAGE,
-                       "%s: the operations of a pipeline are analyzed one file at a time, without "
-                       "--reference",
-                       paths[0]));
-    LK_TRY(lk_pipe_ops_read(paths[0], &ops));
-    LK_TRY(lk_replay_build(&ops, &replay));
-    LK_TRY(lk_pipe_stragglers(&replay, opt->step, &s));
-    for (int i = 0; i < n_tables; i++)
-        LK_TRY(lk_pipe_stragglers_table(&s, (enum lk_pipe_table)i, &tables[i]));
-    for (int i = 0; i < n_tables; i++)
-        LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &tables[i]));
+    LK_TRY(lk_run_set_read(dirs, n, &set));
+    LK_TRY(check_runs(&set));
+    LK_TRY(analyze_all(&set, opt->reference ? reference : &set, opt, &a));
+    LK_TRY(add_runs(&a, opt, false, page));
 out:
-    for (int i = 0; i < LK_PIPE_TABLES; i++)
-        lk_table_destroy(tables[i]);
-    lk_pipe_stragglers_fini(&s);
-    lk_replay_fini(&replay);
-    lk_pipe_ops_fini(&ops);
+    analyzed_fini(&a);
+    lk_run_set_fini(&set);
     return st;
-}
-
-/* Return the name of table i of n. */
-static const char *name_of(size_t i, size_t n)
-{
-    static const char *const names[LK_ANALYSIS_TABLES] = {
-        "waterfall", "findings", "ranks", "overlap", "buckets", "stragglers", "gpus", "time"};
-
-    if (i == 0)
-        return "sequences";
-    if (i + 2 >= n)
-        return i + 2 == n ? "traces" : "lateness";
-    return names[(i - 1) % LK_ANALYSIS_TABLES];
 }
 
 static enum lk_status run(void *options, const char **dirs, int n, struct lk_page *page)
 {
     const struct options *opt = options;
-    enum lk_status st = LK_OK;
-    struct lk_run_set set = {0}, reference = {0};
-    struct lk_table **tables = NULL, *imported[IMPORT_TABLES] = {NULL};
-    size_t n_tables = 0;
-    bool is_import;
+    struct lk_run_set reference = {0};
+    enum lk_status st;
 
-    if (lk_is_file(dirs[0]) && lk_import_is_pipeline(dirs[0]))
-        return run_pipeline(opt, dirs, n, page);
-    if (!lk_is_folder(dirs[0]) || lk_import_is(dirs[0]))
-        LK_TRY(import_run(dirs, (size_t)n, &set, imported));
-    else
-        LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
+    if (lk_is_file(dirs[0]) && lk_import_is_pipeline(dirs[0])) {
+        if (n > 1 || opt->reference)
+            return lk_fail(LK_EUSAGE,
+                           "%s: the operations of a pipeline are analyzed one file at a time, "
+                           "without --reference",
+                           dirs[0]);
+        return analyze_pipeline(dirs[0], opt->step, page);
+    }
     if (opt->reference)
-        LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
-    LK_TRY(check_runs(&set));
-    LK_TRY(
-        lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES + IMPORT_TABLES, sizeof(struct lk_table *)));
-    n_tables = set.n * LK_ANALYSIS_TABLES + IMPORT_TABLES;
-    is_import = imported[IMPORT_GPUS] != NULL;
-    tables[0] = imported[IMPORT_SEQUENCES];
-    tables[n_tables - 2] = imported[IMPORT_GPUS];
-    tables[n_tables - 1] = imported[IMPORT_LATENESS];
-    memset(imported, 0, sizeof imported);
-    for (size_t i = 0; i < set.n; i++)
-        if (shown(&set, i, opt->reference != NULL))
-            LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, is_import,
-                               &tables[1 + i * LK_ANALYSIS_TABLES]));
-    for (size_t i = 0; i < n_tables; i++)
-        LK_TRY(lk_page_table(page, name_of(i, n_tables), LK_PAGE_MAIN, NULL, 0, &tables[i]));
-out:
-    for (size_t i = 0; i < n_tables; i++)
-        lk_table_destroy(tables[i]);
-    for (size_t i = 0; i < IMPORT_TABLES; i++)
-        lk_table_destroy(imported[i]);
-    free(tables);
+        LK_PASS(lk_run_set_read(&opt->reference, 1, &reference));
+    st = !lk_is_folder(dirs[0]) || lk_import_is(dirs[0])
+             ? analyze_traces(opt, dirs, (size_t)n, &reference, page)
+             : analyze_runs(opt, dirs, (size_t)n, &reference, page);
     lk_run_set_fini(&reference);
-    lk_run_set_fini(&set);
     return st;
 }
 

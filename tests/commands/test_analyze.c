@@ -31,6 +31,10 @@ static void set_up(void)
     dir = scratch_create();
     write_run("curve/k1", (struct step_model){.ranks = 1});
     write_run("curve/k2", (struct step_model){.ranks = 2, .slow = {0, 0.2}});
+    write_run("reps/r0", (struct step_model){.ranks = 2, .seed = 1});
+    write_run("reps/r1", (struct step_model){.ranks = 2, .seed = 2, .forward_s = 0.006});
+    write_run("mixed/r0", (struct step_model){.ranks = 2});
+    write_run("mixed/r1", (struct step_model){.ranks = 2, .local_batch = 16});
     write_run("other", (struct step_model){.ranks = 1, .local_batch = 16});
 }
 
@@ -44,21 +48,32 @@ static const struct {
     int code;
     const char *says, *says_too; /* on standard output, or on stderr when code is not 0 */
 } rows[] = {
+    {"analyze @/curve", 0, "2 simulated ranks reach ", "of linear scaling against 1 (one run)"},
     {"analyze @/curve", 0, "Waterfall: ", "late rank: rank 1 is the last at 100 %"},
-    {"analyze @/curve", 0, "curve/k1: 1 rank, local batch 4", "the first 5 steps are warm-up"},
-    {"analyze @/curve/k2", 0, "modelled from this run", "Stragglers"},
-    {"analyze @/curve/k2 --reference @/curve/k1", 0, "curve/k1: 1 rank", "Buckets"},
-    {"analyze @/curve --format csv", 0, "mean_s", "straggler,"},
+    {"analyze @/curve", 0, "\nMost is lost to slow ranks: ", "\nDo: rank 1: see what this rank"},
+    {"analyze @/curve --verbose", 0, "curve/k1: 1 rank, local batch 4",
+     "the first 5 steps are warm-up"},
+    {"analyze @/curve/k2", 0, "the ideal, which is", "waiting for the last rank"},
+    {"analyze @/curve/k2 --table stragglers", 0, "Stragglers", "waits for others"},
+    {"analyze @/curve/k2 --reference @/curve/k1 --verbose", 0, "curve/k1: 1 rank", "Buckets"},
+    {"analyze @/curve/k1", 0, "1 simulated rank: ", " a step (one run)"},
+    {"analyze @/reps", 0, "(mean of 2 runs, ", "Waterfall: mean of 2 runs of 2 ranks"},
+    {"analyze @/reps --table ranks", 0, "reps/r0", "reps/r1"},
+    {"analyze @/reps --table findings --format csv", 0, "runs,cost_s,share,points", ""},
+    {"analyze @/mixed", 0, "Configurations", "(one run)"},
+    {"analyze @/mixed --format json", 0, "gpus=\\\"2\\\",local_batch=\\\"16\\\"", "exposed_comm_s"},
+    {"analyze @/curve --format csv --table waterfall", 0, "mean_s", "straggler,"},
     {"analyze @/curve --format=json", 0, "\"straggler\"", "\"mean_s\""},
     {"analyze @/curve --step 7", 0, "Collectives of one step", "last"},
     {"analyze @/curve --step 2", 2, "step 2 is not there", "5 to 29"},
     {"analyze @/curve/k2 --reference @/other", 2, "can be the reference of", "other"},
-    {"analyze " PIPELINE, 0, "slowdown by stragglers: 1.1408; they take 12.3 % of the step",
-     "transient"},
+    {"analyze " PIPELINE, 0, "Stragglers cost 1.14x: 12 % of a step", "transient"},
+    {"analyze " PIPELINE " --verbose", 0,
+     "slowdown by stragglers: 1.1408; they take 12.3 % of the step", "in its worst step"},
     {"analyze " PIPELINE " --step=5 --format json", 0, "\"cause\": \"forward-compute\"",
      "\"launched\""},
-    {"analyze " PIPELINE " --step=7", 0, "0.9296; they take 0.0 % of the step, which is shorter",
-     "without stragglers"},
+    {"analyze " PIPELINE " --step=7 --verbose", 0,
+     "0.9296; they take 0.0 % of the step, which is shorter", "without stragglers"},
     {"analyze " PIPELINE " --step=6", 2, "--step=6: there is no such step", "left out"},
     {"analyze " PIPELINE " " PIPELINE, 2, "one file at a time", "three_steps.csv"},
     {"analyze " PIPELINE " --reference @/curve", 2, "without --reference", "three_steps.csv"},
@@ -92,8 +107,23 @@ START_TEST(says)
 }
 END_TEST
 
+/* Text in a pipe keeps to 80 columns, and its first line is the answer. */
+START_TEST(fits)
+{
+    static const char *const all[] = {"curve", "curve/k1", "reps", "mixed"};
+    struct program p;
+
+    program_run(&p, dir, 0, "analyze %s/%s", dir, all[_i]);
+    ck_assert_msg(strncmp(p.out + 1, " simulated rank", 15) == 0, "%s", p.out);
+    for (const char *line = p.out; *line; line += strcspn(line, "\n") + 1)
+        ck_assert_msg(strcspn(line, "\n") <= 80, "too wide: %s", line);
+    program_fini(&p);
+}
+END_TEST
+
 SUITE(analyze, t)
 {
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_loop_test(t, says, 0, (int)LK_COUNT(rows));
+    tcase_add_loop_test(t, fits, 0, 4);
 }
