@@ -61,7 +61,7 @@ static const struct {
     {"analyze @/reps --table ranks", 0, "reps/r0", "reps/r1"},
     {"analyze @/reps --table findings --format csv", 0, "runs,cost_s,share,points", ""},
     {"analyze @/mixed", 0, "Configurations", "(one run)"},
-    {"analyze @/mixed --format json", 0, "gpus=\\\"2\\\",local_batch=\\\"16\\\"", "exposed_comm_s"},
+    {"analyze @/mixed --format json", 0, "\"gpus\": \"2\", \"local_batch\": \"16\"", "exposed_comm_s"},
     {"analyze @/curve --format csv --table waterfall", 0, "mean_s", "straggler,"},
     {"analyze @/curve --format=json", 0, "\"straggler\"", "\"mean_s\""},
     {"analyze @/curve --step 7", 0, "Collectives of one step", "last"},

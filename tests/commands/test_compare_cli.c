@@ -106,7 +106,7 @@ static const struct {
     {"compare a.json job.json", 2, "a.json is a cluster, job.json is a job"},
     {"compare job.json .", 2, "job.json is a job, . is a run"},
     {"compare a.json none.json", 1, "none.json"},
-    {"compare a.json ethernet-26g", 2, "ethernet-25g"},
+    {"compare a.json ethernet-26g", 1, "ethernet-25g"},
     {"compare a.json other.json", 1, "its schema is 'other'"},
     {"compare a.json list.json", 1, "list.json:1"},
     {"compare a.json ethernet-25g", 1, "have no point in common"},

@@ -74,7 +74,7 @@ START_TEST(two_ranks_become_a_run)
     ck_assert(is_there("run/rank1.trace.json.gz"));
     ck_assert(!is_there("run/traces"));
     program_fini(&p);
-    program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
+    program_run(&p, scratch_dir, 0, "analyze --verbose %s/run", scratch_dir);
     assert_says(p.out, "Waterfall: ");
     assert_says(p.out, "2 ranks, local batch 4");
     program_fini(&p);
@@ -313,7 +313,7 @@ START_TEST(snippet_with_pytorch)
     assert_says(p.out, "2 of 2 ranks");
     ck_assert(is_there("run/job.json"));
     program_fini(&p);
-    program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
+    program_run(&p, scratch_dir, 0, "analyze --verbose %s/run", scratch_dir);
     assert_says(p.out, "Waterfall: "); /* of five steps, or four: the last may be cut off */
     assert_says(p.out, "  3  1.00 MiB");
     program_fini(&p);
@@ -337,7 +337,7 @@ START_TEST(ranks_on_mpi_become_a_run)
     ck_assert(is_there("run/rank3.trace.json.gz"));
     ck_assert(!is_there("run/traces"));
     program_fini(&p);
-    program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
+    program_run(&p, scratch_dir, 0, "analyze --verbose %s/run", scratch_dir);
     assert_says(p.out, "periods of 7 collectives");
     program_fini(&p);
 }
@@ -394,7 +394,7 @@ START_TEST(kernels_are_recorded_by_one_profiler)
     program_fini(&p);
     if (_i > 0)
         return;
-    program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
+    program_run(&p, scratch_dir, 0, "analyze --verbose %s/run", scratch_dir);
     assert_says(p.out, "periods of 5 kernels");
     program_fini(&p);
 }

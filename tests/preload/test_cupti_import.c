@@ -177,7 +177,7 @@ START_TEST(a_job_with_kernels_becomes_a_run)
     ck_assert_msg(strstr(p.out, "kernels were recorded in a window") != NULL, "%s", p.out);
     ck_assert_msg((strstr(p.out, "no job.json") == NULL) == (_i == 1), "%s", p.out);
     program_fini(&p);
-    program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
+    program_run(&p, scratch_dir, 0, "analyze --verbose %s/run", scratch_dir);
     ck_assert_msg((strstr(p.out, "periods of 3 collectives") == NULL) == (_i == 1), "%s", p.out);
     ck_assert_msg(strstr(p.out, "no compute is in these traces") == NULL, "%s", p.out);
     ck_assert_msg(strstr(p.out, "1.00 ms") != NULL, "%s", p.out); /* the wire time */

@@ -146,7 +146,7 @@ START_TEST(a_job_is_imported_and_analyzed)
                 scratch_dir);
     ck_assert_msg(strstr(p.out, "\n0,all,36,0.") != NULL, "%s", p.out);
     program_fini(&p);
-    program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
+    program_run(&p, scratch_dir, 0, "analyze --verbose %s/run", scratch_dir);
     ck_assert_msg(strstr(p.out, "periods of 3 collectives") != NULL, "%s", p.out);
     ck_assert_msg(strstr(p.out, "300 us") != NULL, "%s", p.out); /* the wire time of each */
     ck_assert_msg(strstr(p.out, "no compute is in these traces") != NULL, "%s", p.out);
@@ -189,7 +189,7 @@ START_TEST(a_hung_job_says_who_is_missing)
         ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     }
     program_run(&p, scratch_dir, 0, "analyze %s", scratch_dir);
-    ck_assert_msg(strstr(p.out, "rank 2 has not joined all_reduce number 4 of group dp") != NULL,
+    ck_assert_msg(strstr(p.out, "Rank 2 has not joined all_reduce number 4 of group dp") != NULL,
                   "%s", p.out);
     program_fini(&p);
 }
