@@ -311,7 +311,7 @@ START_TEST(snippet_with_pytorch)
     program_run(&p, scratch_dir, 0, "import %s/traces --local-batch 64 --out %s/run", scratch_dir,
                 scratch_dir);
     assert_says(p.out, "2 of 2 ranks");
-    ck_assert(is_there("run/job.json"));
+    ck_assert_msg(is_there("run/job.json"), "%s", p.out);
     program_fini(&p);
     program_run(&p, scratch_dir, 0, "analyze --verbose %s/run", scratch_dir);
     assert_says(p.out, "Waterfall: "); /* of five steps, or four: the last may be cut off */
