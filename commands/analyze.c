@@ -433,5 +433,7 @@ const struct lk_command lk_command_analyze = {
     .operands_max = 64,
     .no_operand = "which run? e.g. lockstep analyze run/",
     .main_value = "efficiency",
+    .tables = TABLES("waterfall", "findings", "ranks", "overlap", "buckets", "stragglers", "gpus",
+                     "time", "sequences", "traces", "lateness", "causes", "steps"),
     .run = run,
 };

@@ -37,12 +37,20 @@ struct lk_command {
     bool takes_cluster;               /* an operand may be a preset's name */
     bool operands_are_command;        /* a command and its words, which stand behind "--" */
     const char *no_operand;           /* (optional) failure when no operand is given */
+    const char *const *tables;        /* (optional) names of all tables of its pages, NULL-ended */
     const char *main_value;           /* (optional) value of the page that --fail-below means */
     /* Run the command; options is the struct, operands has room for two or more. The frame prints
      * and destroys the page that it fills. */
     enum lk_status (*run)(void *options, const char **operands, int n_operands,
                           struct lk_page *page);
 };
+
+/* Write the names of a command's tables, as its struct has them. */
+#define TABLES(...)                                                                                \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 
 /* Print the devices, collective backends, BLAS and vector instructions of this build. */
 void lk_command_backends(FILE *out);

@@ -419,5 +419,6 @@ const struct lk_command lk_command_compare = {
     .operands_max = SIDES_MAX,
     .no_operand = "which two? e.g. lockstep compare before/ after/",
     .main_value = "ratio",
+    .tables = TABLES("times", "rates", "alone", "parts"),
     .run = run,
 };

@@ -229,5 +229,6 @@ const struct lk_command lk_command_export = {
     .size = sizeof(struct options),
     .operands_max = 1,
     .no_operand = "which run? e.g. lockstep export run/ --out chakra",
+    .tables = TABLES("files"),
     .run = run,
 };

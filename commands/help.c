@@ -45,6 +45,9 @@ void lk_help_command(const struct lk_command *c, FILE *out)
 {
     fprintf(out, "usage: lockstep %s [options] %s\n\n%s\n\noptions:\n", c->name, c->usage, c->help);
     lk_option_help(c->options, out);
+    for (size_t i = 0; c->tables && c->tables[i]; i++)
+        fprintf(out, "%s%s%s", i ? " " : "\ntables, for --table: ", c->tables[i],
+                c->tables[i + 1] ? "," : "\n");
 }
 
 /* ---- Manual pages ---- */
@@ -102,6 +105,11 @@ static void print_command_page(const struct lk_command *c, const char *version)
     fputs("\n.SH OPTIONS\n.BR lockstep (1)\nsays how options and quantities are written.\n",
           stdout);
     lk_option_man(c->options, stdout);
+    for (size_t i = 0; c->tables && c->tables[i]; i++) {
+        fputs(i ? ", " : ".SH TABLES\nFor \\-\\-table: ", stdout);
+        lk_option_roff(c->tables[i], stdout);
+    }
+    fputs(c->tables ? ".\n" : "", stdout);
     end_page();
     fputs(".SH SEE ALSO\n.BR lockstep (1)\n", stdout);
 }

@@ -210,5 +210,6 @@ const struct lk_command lk_command_predict = {
     .operands_max = 2,
     .takes_cluster = true,
     .main_value = "efficiency",
+    .tables = TABLES("points", "plan", "target", "memory", "devices", "backtest", "losses"),
     .run = run,
 };

@@ -67,6 +67,28 @@ static struct lk_gate_options gate_options(const struct lk_command *c, const voi
     return o ? *o : (struct lk_gate_options){0};
 }
 
+/* Refuse a table that no page of the command has, before it works. */
+static enum lk_status check_table(const struct lk_command *c, const char *name)
+{
+    enum lk_status st = LK_OK;
+    char *list = NULL, *longer;
+    size_t n = 0;
+
+    if (!name || !c->tables)
+        return LK_OK;
+    for (; c->tables[n]; n++) {
+        if (!strcmp(c->tables[n], name))
+            goto out;
+        LK_TRY(lk_asprintf(&longer, "%s%s%s", n ? list : "", n ? ", " : "", c->tables[n]));
+        free(list);
+        list = longer;
+    }
+    st = lk_fail(LK_EUSAGE, "--table=%s: there is no such table; %s has: %s", name, c->name, list);
+out:
+    free(list);
+    return st;
+}
+
 /* Join the words of the command line, as a shell would read them. */
 static enum lk_status command_line(const char *command, int argc, char **argv, char **out)
 {
@@ -156,6 +178,7 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
         LK_TRY(lk_fail(LK_EUSAGE, "%s", c->no_operand));
     LK_TRY(check_paths(c->options, options, operands, c->operands_are_command ? 0 : n));
     gate = gate_options(c, options);
+    LK_TRY(check_table(c, page_options(c, options).table));
     LK_TRY(lk_gates_open(&gate, c->main_value, &gates));
     st = c->run(options, operands, n, &page);
     if (st == LK_OK || st == LK_EVERIFY) /* what was verified is on the page */

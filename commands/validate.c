@@ -105,5 +105,6 @@ const struct lk_command lk_command_validate = {
     .size = sizeof(struct options),
     .operands_max = 256,
     .main_value = "inside_share",
+    .tables = TABLES("backtest"),
     .run = run,
 };

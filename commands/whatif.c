@@ -169,5 +169,6 @@ const struct lk_command lk_command_whatif = {
     .operands_max = 2,
     .takes_cluster = true,
     .main_value = "efficiency",
+    .tables = TABLES("points", "effects", "plan", "target", "memory"),
     .run = run,
 };
