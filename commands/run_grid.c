@@ -214,24 +214,24 @@ static const struct lk_member result_rows[] = {
     LK_MEMBER_END,
 };
 #undef ROW
-static const struct lk_record result_record = {.size = sizeof(struct result),
-                                               .rows = result_rows,
-                                               .schema = "lockstep-result",
-                                               .version = 1,
-                                               .check = check_result};
+const struct lk_record run_result_record = {.size = sizeof(struct result),
+                                            .rows = result_rows,
+                                            .schema = "lockstep-result",
+                                            .version = 1,
+                                            .check = check_result};
 
 enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
                                 int64_t warmup_steps, const struct gpu_state *gpu_state)
 {
     const struct result file = {warmup_steps, *r, (size_t)r->n, (size_t)r->n, gpu_state};
 
-    return lk_record_save(&result_record, path, &file);
+    return lk_record_save(&run_result_record, path, &file);
 }
 
 enum lk_status run_result_read(const char *path, struct lk_train_result *out)
 {
     struct result file;
-    enum lk_status st = lk_record_load(&result_record, path, &file);
+    enum lk_status st = lk_record_load(&run_result_record, path, &file);
 
     if (st == LK_OK)
         *out = file.train;
@@ -240,36 +240,54 @@ enum lk_status run_result_read(const char *path, struct lk_train_result *out)
 
 /* ---- Index ---- */
 
-static void write_index(struct lk_json_out *o, const void *ctx)
-{
-    const struct run_grid *s = ctx;
+/* One run of the index. */
+struct indexed {
+    char *dir;
+    int world_size, local_batch, accumulation, repetition;
+};
+struct index {
+    struct indexed *runs;
+    size_t n;
+};
 
-    lk_json_out_object(o, NULL);
-    lk_json_out_text(o, "schema", "lockstep-run");
-    lk_json_out_int(o, "version", 1);
-    lk_json_out_array(o, "runs");
-    for (size_t i = 0; i < s->n_parts; i++) {
-        const struct run_part *part = &s->parts[i];
-        const struct run_point *p = &s->points[part->point];
-
-        if (!part->done)
-            continue;
-        lk_json_out_compact(o);
-        lk_json_out_object(o, NULL);
-        lk_json_out_text(o, "dir", part->dir);
-        lk_json_out_int(o, "world_size", p->config.world_size);
-        lk_json_out_int(o, "local_batch", p->config.local_batch);
-        lk_json_out_int(o, "accumulation", p->config.accumulation);
-        lk_json_out_int(o, "repetition", part->repetition);
-        lk_json_out_close(o);
-    }
-    lk_json_out_close(o);
-    lk_json_out_close(o);
-}
+#define ROW(field, ...) LK_MEMBER(struct indexed, field, #field, __VA_ARGS__)
+static const struct lk_member indexed_rows[] = {
+    ROW(dir, TEXT, REQUIRED, .help = "folder of the run, below the index"),
+    ROW(world_size, INT, REQUIRED, .min = 1, .help = "ranks"),
+    ROW(local_batch, INT, REQUIRED, .min = 1, .help = "samples a micro-batch and rank"),
+    ROW(accumulation, INT, REQUIRED, .min = 1, .help = "micro-batches a step"),
+    ROW(repetition, INT, REQUIRED, .help = "of the configuration, from 0"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record indexed_record = {
+    .size = sizeof(struct indexed), .rows = indexed_rows, .one_line = true};
+static const struct lk_member index_rows[] = {
+    LK_MEMBER(struct index, runs, "runs", LIST, REQUIRED, .of = &indexed_record,
+              .count = offsetof(struct index, n), .help = "the runs that are done"),
+    LK_MEMBER_END,
+};
+const struct lk_record run_index_record = {
+    .size = sizeof(struct index), .rows = index_rows, .schema = "lockstep-run", .version = 1};
 
 enum lk_status run_grid_write_index(const struct run_grid *s, const char *path)
 {
-    return lk_json_write(path, write_index, s);
+    enum lk_status st = LK_OK;
+    struct index index = {0};
+
+    LK_TRY(lk_alloc(&index.runs, s->n_parts, sizeof *index.runs));
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct run_part *part = &s->parts[i];
+        const struct lk_config *c = &s->points[part->point].config;
+
+        if (part->done)
+            index.runs[index.n++] = (struct indexed){part->dir, c->world_size, c->local_batch,
+                                                     c->accumulation, part->repetition};
+    }
+    st = lk_record_save(&run_index_record, path, &index);
+out:
+    free(index.runs); /* its texts are the parts' */
+    return st;
 }
 
 /* ---- Summary ---- */

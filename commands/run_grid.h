@@ -7,6 +7,7 @@
 #define LK_COMMANDS_RUN_GRID_H
 
 #include "base/config.h"
+#include "base/member.h"
 #include "base/page.h"
 #include "base/status.h"
 #include "base/table.h"
@@ -17,6 +18,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+
+/* The files run.json and result.json, for their schemas. */
+extern const struct lk_record run_index_record, run_result_record;
 
 /* One configuration to be measured. */
 struct run_point {
