@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/preset.h"
 #include "commands/completion.h"
+#include "commands/schema.h"
 #include "commands/start.h"
 
 #include <string.h>
@@ -12,7 +13,7 @@
 enum { WORDS_MAX = 64 }; /* a command, then names of options */
 
 struct help_options {
-    bool man, markdown, presets;
+    bool man, markdown, presets, schema;
     int completion; /* index of completion_shells */
 };
 
@@ -22,6 +23,7 @@ static const struct lk_option rows[] = {
     ROW(struct help_options, "completion", completion, CHOICE, .choices = completion_shells,
         .fallback = "none", .help = "completion for a shell"),
     ROW(struct help_options, "presets", presets, FLAG, .help = "names of the cluster presets"),
+    ROW(struct help_options, "schema", schema, FLAG, .help = "JSON Schema of a page or file"),
     {0}};
 
 static const char summary[] = "Measures how well a data-parallel training job scales, explains the "
@@ -37,6 +39,7 @@ void lk_help_program(const struct lk_command *const *all, FILE *out)
           "  lockstep help --man [COMMAND]   manual page\n"
           "  lockstep help --completion SHELL   completion for bash, zsh or fish\n"
           "  lockstep help --presets         names of the cluster presets\n"
+          "  lockstep help --schema NAME     JSON Schema of a page or file\n"
           "  lockstep --version              version and build\n",
           out);
 }
@@ -150,10 +153,14 @@ enum lk_status lk_help_run(const struct lk_command *const *all, const char *vers
     int n, kinds;
 
     LK_PASS(lk_option_parse(rows, &o, argc, argv, words, WORDS_MAX, &n));
-    kinds = o.man + o.markdown + o.presets + (o.completion > 0);
+    kinds = o.man + o.markdown + o.presets + o.schema + (o.completion > 0);
     if (kinds > 1 || (o.markdown ? n < 1 : n > (o.presets || o.completion ? 0 : 1)))
-        return lk_fail(LK_EUSAGE, "usage: lockstep help [COMMAND], --man [COMMAND], --markdown "
-                                  "COMMAND [OPTION...], --completion bash|zsh|fish or --presets");
+        return lk_fail(
+            LK_EUSAGE,
+            "usage: lockstep help [COMMAND], --man [COMMAND], --markdown "
+            "COMMAND [OPTION...], --completion bash|zsh|fish, --presets or --schema NAME");
+    if (o.schema)
+        return lk_schema_run(all, n, words);
     if (n > 0)
         LK_PASS(lk_command_find(all, words[0], &c));
     if (o.presets)
