@@ -1,6 +1,8 @@
 /* Log lines on stderr; see the header. */
 #include "base/log.h"
 
+#include "base/progress.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -64,6 +66,7 @@ void lk_log(enum lk_log_subsystem sub, enum lk_log_level level, const char *fmt,
     lk_printable(line);
     used = strlen(line);
     line[used++] = '\n';
+    lk_progress_hide();
     write_line(line, used);
     errno = error;
 }

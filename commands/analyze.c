@@ -433,7 +433,8 @@ const struct lk_command lk_command_analyze = {
     .operands_max = 64,
     .no_operand = "which run? e.g. lockstep analyze run/",
     .main_value = "efficiency",
-    .tables = TABLES("waterfall", "findings", "ranks", "overlap", "buckets", "stragglers", "gpus",
-                     "time", "sequences", "traces", "lateness", "causes", "steps"),
+    .tables = TABLES("configurations", "waterfall", "findings", "run-waterfalls", "run-findings",
+                     "ranks", "overlap", "buckets", "stragglers", "gpus", "time", "sequences",
+                     "traces", "lateness", "causes", "steps"),
     .run = run,
 };

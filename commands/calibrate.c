@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "commands/common_rows.h"
@@ -40,6 +41,9 @@
  * the overlap probe would measure that. */
 #define TAKE_TURNS_ENV "LOCKSTEP_CALIBRATE_TAKE_TURNS"
 
+/* Progress: when collectives and co-location have been measured. Their budgets are as 2 to 1, and
+ * so is that of overlap. */
+static const double COLLECTIVES_SHARE = 0.5, COLOCATION_SHARE = 0.75;
 /* Lengths on CPUs: a burst must outlast the grain of clock and scheduler. */
 static const double BURST_S = 0.005;
 static const double COMPUTE_UNIT_S = 0.02;
@@ -246,10 +250,11 @@ struct rank {
     struct calibrate_tables tables;
 };
 
-void calibrate_announce(const struct lk_rank_env *env, const char *what)
+void calibrate_announce(const struct lk_rank_env *env, double from, double to, const char *what)
 {
-    if (env->rank == 0 && isatty(STDERR_FILENO))
-        fprintf(stderr, "%d rank%s: %s\n", env->world_size, env->world_size == 1 ? "" : "s", what);
+    if (env->rank == 0)
+        lk_progress_begin(from, to, "measuring %s of %d rank%s", what, env->world_size,
+                          env->world_size == 1 ? "" : "s");
 }
 
 /* Add what the probes measured to rank 0's part of the cluster. */
@@ -288,14 +293,14 @@ static enum lk_status measure_cpu(struct rank *r)
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_comm_open("tcp", &comm, &r->comm));
-    calibrate_announce(r->env, "collectives");
+    calibrate_announce(r->env, 0, COLLECTIVES_SHARE, "collectives");
     LK_TRY(lk_probe_collectives(r->comm, &collectives, &rows));
     if (o->colocation) {
-        calibrate_announce(r->env, "co-location");
+        calibrate_announce(r->env, COLLECTIVES_SHARE, COLOCATION_SHARE, "co-location");
         LK_TRY(lk_probe_colocation(r->comm, &compute, &colocation));
     }
     if (o->overlap && !getenv(TAKE_TURNS_ENV)) {
-        calibrate_announce(r->env, "overlap");
+        calibrate_announce(r->env, COLOCATION_SHARE, 1, "overlap");
         LK_TRY(lk_probe_overlap(r->comm, &compute, r->plan.overlap_bytes, &overlap));
     }
     if (r->env->rank == 0)
@@ -439,13 +444,19 @@ bool calibrate_pins(const struct calibrate_options *o)
     return o->pin && o->device != CALIBRATE_CUDA;
 }
 
-static enum lk_status launch_one(const struct calibrate_options *o, char **argv, int ranks,
+/* Launch the i-th count of ranks. */
+static enum lk_status launch_one(const struct calibrate_options *o, char **argv, int i,
                                  struct whole *w)
 {
     bool cuda = o->device == CALIBRATE_CUDA;
-    const char *env[4] = {PART_ENV "=1"};
-    size_t n = 1;
+    int ranks = (int)o->ranks.v[i];
+    char progress[LK_PROGRESS_TEXT];
+    const char *env[5] = {PART_ENV "=1", progress};
+    size_t n = 2;
 
+    (void)(o->ranks.n > 1 ? lk_progress_child((size_t)i, (size_t)o->ranks.n, progress,
+                                              "part %d of %d", i + 1, o->ranks.n)
+                          : lk_progress_child(0, 1, progress, "%s", ""));
     if (cuda && w->c.gpu)
         env[n++] = CALIBRATE_NO_RATES_ENV "=1";
     if (!cuda && ranks > usable_cpus())
@@ -530,7 +541,7 @@ static enum lk_status run_launcher(struct calibrate_options *o, struct lk_page *
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
     LK_TRY(lk_machine_load_now("", &before));
     for (int i = 0; i < o->ranks.n; i++)
-        LK_TRY(launch_one(o, child, (int)o->ranks.v[i], &w));
+        LK_TRY(launch_one(o, child, i, &w));
     LK_TRY(lk_machine_load_now("", &after));
     if (o->device == CALIBRATE_CPU)
         LK_TRY(check_undisturbed(lk_machine_load_of_others(&before, &after), &w.c));

@@ -70,8 +70,8 @@ struct lk_probe_collectives_config calibrate_collectives_config(const struct cal
                                                                 const struct calibrate_plan *p,
                                                                 double burst_s);
 
-/* Tell a user at a terminal what is measured now; rank 0 does. */
-void calibrate_announce(const struct lk_rank_env *env, const char *what);
+/* Tell a user at a terminal what is measured now; rank 0 does. from, to: lk_progress_begin's. */
+void calibrate_announce(const struct lk_rank_env *env, double from, double to, const char *what);
 
 /* Return true if each rank is bound to one CPU. With a GPU it never is: CUDA, CUPTI and NCCL have
  * threads of their own in it, which would all share that CPU. */

@@ -59,7 +59,7 @@ static void announce(const struct gpu_rank *g, const char *what)
 {
     if (g->options->share_gpu)
         share_gpu_deadline(g->options->timeout_s);
-    calibrate_announce(g->config->env, what);
+    calibrate_announce(g->config->env, 0, 0, what); /* how long the rest takes is not known */
 }
 
 /* ---- The device and its streams ---- */

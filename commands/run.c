@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/units.h"
 #include "commands/command.h"
 #include "commands/output.h"
@@ -73,10 +74,12 @@ out:
 
 /* ---- One run of the grid ---- */
 
-static enum lk_status launch(struct launcher *l, const struct run_point *p, const char *dir)
+/* progress: what the run's ranks show of it, for their environment. */
+static enum lk_status launch(struct launcher *l, const struct run_point *p, const char *dir,
+                             const char *progress)
 {
     struct run_options o = *l->options;
-    char *env[] = {NULL, NULL};
+    char *env[] = {NULL, NULL, NULL};
     char **argv = NULL;
     enum lk_status st = LK_OK;
 
@@ -92,6 +95,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     LK_TRY(lk_command_argv(o.command, &o,
                            o.command == &lk_command_replay ? o.train.model.job : NULL, &argv));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));
+    LK_TRY(lk_strdup(&env[1], progress));
     LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->config.world_size,
                                                 .argv = argv,
                                                 .env = (const char *const *)env,
@@ -100,6 +104,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
                                                 .pin = o.pin && o.device != RUN_DEVICE_CUDA}));
 out:
     free(env[0]);
+    free(env[1]);
     lk_argv_free(argv);
     return st;
 }
@@ -128,15 +133,27 @@ static enum lk_status convert(struct launcher *l, bool done, const char *dir)
     return st;
 }
 
+/* Write which run of the grid a part is. */
+static const char *progress_of(const struct run_grid *s, const struct run_part *part, char *buf)
+{
+    const struct run_point *p = &s->points[part->point];
+    size_t i = (size_t)(part - s->parts);
+
+    return lk_progress_child(i, s->n_parts, buf, "run %zu of %zu, %d rank%s, local batch %d", i + 1,
+                             s->n_parts, p->config.world_size, p->config.world_size == 1 ? "" : "s",
+                             p->config.local_batch);
+}
+
 static enum lk_status run_one(struct launcher *l, const struct run_grid *s, struct run_part *part)
 {
+    char progress[LK_PROGRESS_TEXT];
     enum lk_status st = LK_OK;
     char *dir = NULL;
     char *path = NULL;
 
     LK_TRY(lk_path_join(&dir, l->out, part->dir));
     LK_TRY(lk_mkdirs(dir));
-    st = launch(l, &s->points[part->point], dir);
+    st = launch(l, &s->points[part->point], dir, progress_of(s, part, progress));
     LK_KEEP(convert(l, st == LK_OK, dir));
     if (st != LK_OK)
         goto out;
@@ -149,17 +166,6 @@ out:
     return st;
 }
 
-static void announce(const struct run_grid *s, size_t i)
-{
-    const struct run_part *part = &s->parts[i];
-    const struct run_point *p = &s->points[part->point];
-
-    if (isatty(STDERR_FILENO))
-        fprintf(stderr, "run %zu of %zu: %d rank%s, local batch %d, accumulation %d\n", i + 1,
-                s->n_parts, p->config.world_size, p->config.world_size == 1 ? "" : "s",
-                p->config.local_batch, p->config.accumulation);
-}
-
 /* ---- The whole ---- */
 
 static enum lk_status run_parts(struct launcher *l, struct run_grid *s)
@@ -167,10 +173,8 @@ static enum lk_status run_parts(struct launcher *l, struct run_grid *s)
     enum lk_status st = LK_OK;
     char *path = NULL;
 
-    for (size_t i = 0; i < s->n_parts && st == LK_OK; i++) {
-        announce(s, i);
+    for (size_t i = 0; i < s->n_parts && st == LK_OK; i++)
         st = run_one(l, s, &s->parts[i]);
-    }
     LK_KEEP(lk_path_join(&path, l->out, "run.json"));
     if (path)
         LK_KEEP(run_grid_write_index(s, path));

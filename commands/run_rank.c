@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/units.h"
 #include "commands/command.h"
 #include "commands/run_grid.h"
@@ -268,36 +269,20 @@ struct rank {
     struct lk_store_server *server;
     struct lk_store *store;
     struct run_record record;
-    uint64_t shown_ns; /* when progress was last shown */
     int64_t n_steps;
 };
-
-/* Show progress on a terminal, in a line that is rewritten four times a second. */
-static void show_progress(void *ctx, int64_t step, double loss)
-{
-    struct rank *r = ctx;
-    uint64_t now_ns = lk_now_ns();
-
-    if (step + 1 < r->n_steps && now_ns - r->shown_ns < LK_NS_PER_S / 4)
-        return;
-    r->shown_ns = now_ns;
-    fprintf(stderr, "\r  step %" PRId64 " of %" PRId64, step + 1, r->n_steps);
-    if (!isnan(loss))
-        fprintf(stderr, ", loss %.4f", loss);
-    if (step + 1 == r->n_steps)
-        fputs("\r\033[K", stderr);
-}
 
 /* Note that a step has ended; the trainer calls it after every step. */
 static void progressed(void *ctx, int64_t step, double loss)
 {
     struct rank *r = ctx;
 
+    (void)loss;
     gpu_state_step(&r->record.state, step + 1, r->options->train.warmup_steps, r->n_steps);
     if (r->options->train.device_config.share_gpu)
         share_gpu_deadline(r->options->timeout_s);
-    if (r->env->rank == 0 && isatty(STDERR_FILENO))
-        show_progress(r, step, loss);
+    if (r->env->rank == 0)
+        lk_progress("step", (double)(step + 1), (double)r->n_steps);
 }
 
 static enum lk_status write_result(struct rank *r, const struct lk_train_config *c,
@@ -324,7 +309,10 @@ static enum lk_status train(struct rank *r, struct lk_train_config *c)
     c->progress_ctx = r;
     c->recorder = r->record.recorder;
     LK_TRY(record_clocks(&r->record, LK_CLOCK_START));
+    if (r->env->rank == 0)
+        lk_progress_begin(0, 1, "%s", r->ours ? "" : "training");
     st = lk_train(c, &result);
+    lk_progress_end();
     if (r->env->rank == 0 && r->dir && result.n) /* also when the export after it failed */
         LK_KEEP(write_result(r, c, &result));
     LK_TRY(st);

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/words.h"
 #include "commands/paths.h"
 #include "reports/gates.h"
@@ -181,6 +182,7 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
     LK_TRY(check_table(c, page_options(c, options).table));
     LK_TRY(lk_gates_open(&gate, c->main_value, &gates));
     st = c->run(options, operands, n, &page);
+    lk_progress_end();
     if (st == LK_OK || st == LK_EVERIFY) /* what was verified is on the page */
         LK_KEEP(print_page(c, options, argc, argv, &page));
     LK_TRY(st);

@@ -1,5 +1,6 @@
 /* lockstep validate: predicts runs from the smaller of them, and prints the errors. */
 #include "base/array.h"
+#include "base/progress.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
@@ -83,6 +84,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
         LK_TRY(check_runs(o, n));
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
                          : evidence_open_job(operands, (size_t)n, o->cluster, &facts, &in));
+    lk_progress_begin(0, 1, "forecasting what was measured");
     LK_TRY(lk_backtest_run(&in.source, o->level, 0, &tests));
     if (!tests.n)
         LK_TRY(nothing_held_out(o, &in, &tests));

@@ -4,6 +4,7 @@
 #include "base/forecast.h"
 #include "base/job.h"
 #include "base/option.h"
+#include "base/progress.h"
 #include "commands/axis_lists.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
@@ -16,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 struct options {
     const char *axes[LK_AXIS_COUNT];
@@ -53,7 +53,7 @@ static const struct lk_option rows[] = {
 static void show_progress(void *user, size_t done, size_t total)
 {
     (void)user;
-    fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
+    lk_progress("configuration", (double)done, (double)total);
 }
 
 static struct lk_whatif_request make_request(const struct options *o, const struct axis_lists *l)
@@ -63,7 +63,7 @@ static struct lk_whatif_request make_request(const struct options *o, const stru
                                   .draws = (int)o->draws,
                                   .seed = (uint64_t)o->seed,
                                   .plan = &o->plan.request,
-                                  .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
+                                  .progress = show_progress};
 
     for (int a = 0; a < LK_AXIS_COUNT; a++) {
         q.axes[a].v = l->values[a];
@@ -149,6 +149,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     LK_TRY(axis_lists_read(o->axes, &lists));
     request = make_request(o, &lists);
     LK_TRY(open_source(o, &lists, operands, n, &in));
+    lk_progress_begin(0, 1, "forecasting the grid");
     LK_TRY(lk_whatif_run(&in.source, &request, &w));
     LK_TRY(plan(o, &in.source, &w));
     LK_TRY(forecast_write(&w.forecast, o->out, o->csv));

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "base/run_facts.h"
 #include "profiler/span_file.h"
 
@@ -414,6 +415,7 @@ static enum lk_status read_run(struct finder *f, const char *dir)
     LK_PASS(first_visit(f, dir, &first));
     if (!first)
         return LK_OK;
+    lk_progress_begin(0, 1, "reading %s", dir);
     LK_PASS(lk_traces_read(dir, &traces, &n));
     return add_run(f->set, dir, traces, n);
 }

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/progress.h"
 #include "base/run_facts.h"
 #include "base/stats.h"
 #include "profiler/import/file_rank.h"
@@ -416,8 +417,12 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
     struct sorted sorted = {0};
 
     LK_TRY(sort_files(files, n, &sorted));
-    for (size_t k = 0; k < sorted.n_traces; k++)
+    for (size_t k = 0; k < sorted.n_traces; k++) {
+        lk_progress_begin((double)k / (double)sorted.n_traces,
+                          (double)(k + 1) / (double)sorted.n_traces, "reading %s",
+                          lk_file_name(sorted.traces[k]));
         LK_TRY(read_file(files, n, sorted.traces[k], k, sorted.n_traces, o, &phase, &i));
+    }
     for (size_t k = 0; k < sorted.n_orders; k++)
         LK_TRY(read_order(sorted.orders[k], k, &i));
     if (i.no_steps) {

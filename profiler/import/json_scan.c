@@ -2,9 +2,11 @@
 
 #include "base/array.h"
 #include "base/gz.h"
+#include "base/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { WINDOW = 1 << 20 };
 
@@ -12,12 +14,14 @@ enum { WINDOW = 1 << 20 };
 
 enum lk_status lk_scan_open(struct lk_scan *s, const char *path)
 {
+    struct stat info;
     gzFile gz;
 
     *s = (struct lk_scan){.path = path, .size = WINDOW};
     LK_PASS(lk_alloc(&s->buf, s->size, 1));
     LK_PASS(lk_gz_open(path, &gz));
     s->gz = gz;
+    s->file_bytes = stat(path, &info) ? 0 : (uint64_t)info.st_size;
     return LK_OK;
 }
 
@@ -92,6 +96,7 @@ static bool refill(struct lk_scan *s, size_t token)
     s->eof = n == 0;
     s->end += (size_t)n;
     s->bytes += (uint64_t)n;
+    lk_progress(NULL, (double)gzoffset(s->gz), (double)s->file_bytes);
     return n > 0;
 }
 

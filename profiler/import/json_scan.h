@@ -52,7 +52,8 @@ struct lk_scan {
     bool pinned, overflown; /* overflown: the pinned object was too large */
     bool eof;
     int64_t depth;
-    uint64_t bytes; /* read so far, unpacked */
+    uint64_t bytes;      /* read so far, unpacked */
+    uint64_t file_bytes; /* of the file as it is; 0: not known */
     uint64_t n_too_large;
     size_t n_lost; /* how often the window's content was given up */
     bool cut;      /* the file ended inside a value */

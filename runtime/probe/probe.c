@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/progress.h"
 #include "base/units.h"
 #include "kernels/ops.h"
 #include "runtime/probe/probe_impl.h"
@@ -13,6 +14,11 @@
 
 bool lk_probe_over(const struct lk_probe_effort *e, size_t n, size_t least, double elapsed_s)
 {
+    double all = (double)(e->warmup + e->repetitions);
+
+    lk_progress(NULL,
+                e->budget_s > 0 ? fmax((double)n / all, elapsed_s / e->budget_s) : (double)n / all,
+                1);
     return n >= e->warmup + e->repetitions ||
            (n >= e->warmup + least && e->budget_s > 0 && elapsed_s > e->budget_s);
 }

@@ -6,6 +6,7 @@
 #include "sim/forecast/backtest.h"
 
 #include "base/array.h"
+#include "base/progress.h"
 #include "base/score.h"
 #include "sim/prior.h"
 #include "sim/step/measured_runs.h"
@@ -212,10 +213,12 @@ enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level,
     const struct lk_measured *m = NULL;
     struct lk_backtests b = {.level = level};
 
-    for (size_t i = 0; i < e->n_measured; i++)
+    for (size_t i = 0; i < e->n_measured; i++) {
+        lk_progress("measurement", (double)i, (double)e->n_measured);
         if (e->measured[i].config.world_size > 1 && !isnan(e->measured[i].step_s) &&
             is_picked(i, e->n_measured, most))
             LK_TRY(hold_out(e, &e->measured[i], false, &b));
+    }
     for (size_t i = 0; (m = next_batch(e, m ? m->config.local_batch : -1)) && (!most || i < most);
          i++)
         LK_TRY(hold_out(e, m, true, &b));
