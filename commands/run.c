@@ -250,7 +250,8 @@ static enum lk_status run_launcher(const struct run_options *o, struct lk_page *
     else
         LK_TRY(default_directory(o->train.model.name, &l.out));
     LK_TRY(make_outputs(o, l.out));
-    print_configuration(o, &info, grid.n_parts / grid.n_points);
+    if (o->page.verbose)
+        print_configuration(o, &info, grid.n_parts / grid.n_points);
     if (o->train.device_config.share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
     LK_TRY(run_parts(&l, &grid));

@@ -350,7 +350,7 @@ struct reference {
     X("step_lo_s",     "90 % from",    LK_DIM_TIME, 0,  step->lo)                                  \
     X("step_hi_s",     "to",           LK_DIM_TIME, 0,  step->hi)                                  \
     X("samples_per_s", "samples/s",    LK_DIM_NONE, 1,  throughput)                                \
-    X("efficiency",    "efficiency",   LK_DIM_NONE, 3,                                             \
+    X("efficiency",    "efficiency",   LK_DIM_NONE, LK_TABLE_PERCENT,                                            \
       ref->ranks && p->on_curve ? throughput / p->config.world_size / (ref->throughput / ref->ranks) : NAN)    \
     X("loss",          "final loss",   LK_DIM_NONE, 4,  final_loss(s, i))
 
@@ -390,7 +390,8 @@ static struct reference find_reference(const struct run_grid *s, const struct lk
 }
 
 static enum lk_status add_notes(const struct run_grid *s, const struct run_options *o,
-                                const struct reference *ref, struct lk_table *t)
+                                const struct reference *ref, struct lk_table *t,
+                                struct lk_page *page)
 {
     const struct run_part *most = &s->parts[0];
     double worst = -1, allowed = 0;
@@ -409,21 +410,21 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
                               o->strong ? "strong" : "weak", ref->ranks,
                               ref->ranks == 1 ? "" : "s"));
     if (!isnan(most->result.noise.value))
-        LK_PASS(lk_table_note(t,
-                              "gradient noise scale at %d ranks: %.3g samples, 90 %% interval "
-                              "%.3g to %.3g, from %zu steps",
-                              s->points[most->point].config.world_size, most->result.noise.value,
-                              most->result.noise.lo, most->result.noise.hi, most->result.noise.n));
+        LK_PASS(lk_page_note(page,
+                             "gradient noise scale at %d ranks: %.3g samples, 90 %% interval "
+                             "%.3g to %.3g, from %zu steps",
+                             s->points[most->point].config.world_size, most->result.noise.value,
+                             most->result.noise.lo, most->result.noise.hi, most->result.noise.n));
     if (o->train.verify)
-        LK_PASS(lk_table_note(t,
-                              "verified: largest gradient error %.2g of the float64 reference, "
-                              "where %.2g is allowed; parameters bit-identical on all ranks",
-                              worst, allowed));
+        LK_PASS(lk_page_note(page,
+                             "verified: largest gradient error %.2g of the float64 reference, "
+                             "where %.2g is allowed; parameters bit-identical on all ranks",
+                             worst, allowed));
     return LK_OK;
 }
 
 enum lk_status run_grid_table(const struct run_grid *s, const struct run_options *o,
-                              struct lk_table **out)
+                              struct lk_page *page, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
     struct lk_estimate *steps = NULL;
@@ -437,7 +438,7 @@ enum lk_status run_grid_table(const struct run_grid *s, const struct run_options
     ref = find_reference(s, steps);
     for (size_t i = 0; i < s->n_points; i++)
         LK_TRY(add_row(s, i, &steps[i], &ref, t));
-    LK_TRY(add_notes(s, o, &ref, t));
+    LK_TRY(add_notes(s, o, &ref, t, page));
     *out = t;
     t = NULL;
 out:
@@ -484,18 +485,27 @@ static enum lk_status check_losses(const struct run_grid *s)
 enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
                           const struct lk_run_set *runs, const char *out, struct lk_page *page)
 {
+    static const struct lk_view_column view[] = {
+        LK_VIEW("ranks"),         LK_VIEW("local_batch"), {"step_s", "step_lo_s", "step_hi_s"},
+        LK_VIEW("samples_per_s"), LK_VIEW("efficiency"),  LK_VIEW("loss"),
+        LK_VIEW("accumulation")};
     struct lk_table *table = NULL;
     enum lk_status st = LK_OK;
+    bool job = o->trace;
 
-    LK_TRY(run_grid_table(s, o, &table));
+    LK_TRY(run_grid_table(s, o, page, &table));
+    LK_TRY(run_answer(table, o, page));
     if (o->trace) {
         st = write_job(runs, out);
+        job = st == LK_OK;
         if (st == LK_EEVIDENCE)
-            st = lk_table_note(table, "no job.json: %s", lk_error_text());
+            st = lk_page_note(page, "no job.json: %s", lk_error_text());
         LK_TRY(st);
     }
-    LK_TRY(lk_table_note(table, "run directory: %s", out));
-    LK_TRY(lk_page_table(page, "runs", LK_PAGE_MAIN, NULL, 0, &table));
+    LK_TRY(lk_page_table(page, "runs", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
+    LK_TRY(lk_page_rest(page, "run directory: %s%s", out, job ? ", with the job in job.json" : ""));
+    if (o->trace)
+        LK_TRY(lk_page_rest(page, "next: lockstep analyze %s", out));
     if (o->device != RUN_DEVICE_TIMED)
         st = check_losses(s);
 out:

@@ -60,11 +60,15 @@ enum lk_status run_grid_write_index(const struct run_grid *s, const char *path);
 /*
  * Tabulate the summary, one row a point: step time (mean over repetitions of the mean after the
  * warm-up, with a 90 % interval: Student's over the repetitions, or by block bootstrap within a
- * single one), throughput, and efficiency against the curve's smallest number of ranks. pre: all
- * parts are done.
+ * single one), throughput, and efficiency against the curve's smallest number of ranks. What was
+ * estimated and verified beside becomes notes of the page. pre: all parts are done.
  */
 enum lk_status run_grid_table(const struct run_grid *s, const struct run_options *o,
-                              struct lk_table **out);
+                              struct lk_page *page, struct lk_table **out);
+/* Say what the point of the most ranks reaches, and add all points' numbers as values. t: the table
+ * above. */
+enum lk_status run_answer(const struct lk_table *t, const struct run_options *o,
+                          struct lk_page *page);
 
 /*
  * Write OUT/job.json from `runs`, the recorded runs of all parts, and put the summary on the page.

@@ -129,7 +129,7 @@ START_TEST(csv_on_stdout_only_results)
 {
     struct program p;
 
-    program_run(&p, scratch_dir, 0, "run -b2 --steps=4 --format=csv --out=%s/run " TINY,
+    program_run(&p, scratch_dir, 0, "run -b2 --steps=4 --format=csv --verbose --out=%s/run " TINY,
                 scratch_dir);
     ck_assert_int_eq(strncmp(p.out, "ranks,local_batch,accumulation,global_batch,runs,step_s", 55),
                      0);
@@ -354,6 +354,7 @@ START_TEST(summary)
 {
     struct run_options o;
     struct run_grid s;
+    struct lk_page page = {0};
     struct lk_table *t = NULL;
 
     parse("--scaling=1,2 --repetitions=2 -b4 --steps=2 --warmup=1", &o);
@@ -372,7 +373,7 @@ START_TEST(summary)
         r->step_s[2] = step - 0.02 * s.parts[i].repetition;
         r->loss[2] = 1.5;
     }
-    ck_assert_int_eq(run_grid_table(&s, &o, &t), LK_OK);
+    ck_assert_int_eq(run_grid_table(&s, &o, &page, &t), LK_OK);
     ck_assert_uint_eq(t->n_rows, 2);
     /* Means 0.1 and 0.095: sd of the logarithms ln(0.1 / 0.095) / sqrt(2), t(0.90, 1) = 6.31375:
      * half 0.161926, and exp(-0.161926) is 0.850505. */
@@ -382,6 +383,13 @@ START_TEST(summary)
     ck_assert_double_eq_tol(lk_table_cell(t, 1, "samples_per_s")->number, 8 / 0.1225, 1e-9);
     ck_assert_double_eq_tol(lk_table_cell(t, 1, "efficiency")->number, 0.0975 / 0.1225, 1e-12);
     ck_assert_double_eq_tol(lk_table_cell(t, 1, "loss")->number, 1.5, 1e-12);
+    ck_assert_int_eq(run_answer(t, &o, &page), LK_OK);
+    ck_assert_str_eq(page.answer[0], "2 ranks: 122 ms a step (108 ms to 139 ms), 65.31 samples/s, "
+                                     "80 % of linear scaling against 1 rank.");
+    ck_assert_uint_eq(page.n_values, 6);
+    ck_assert_str_eq(page.values[3].name, "efficiency");
+    ck_assert_str_eq(page.values[3].labels, "gpus=\"2\",local_batch=\"4\",accumulation=\"1\"");
+    lk_page_fini(&page);
     lk_table_destroy(t);
     run_grid_fini(&s);
 }

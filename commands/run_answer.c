@@ -1,0 +1,113 @@
+/* What `lockstep run` and `replay` say first, from the table of their grid. */
+#include "base/array.h"
+#include "base/units.h"
+#include "commands/run_grid.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A better efficiency is the reference's fault: more ranks do not compute faster. */
+static const double implausible = 1.05;
+
+/* A row of the table, as the answer needs it; NaN: it has no such number. */
+struct point {
+    double ranks, local_batch, accumulation, step_s, lo_s, hi_s, rate, efficiency;
+};
+
+static double number_of(const struct lk_table *t, size_t row, const char *column)
+{
+    const struct lk_cell *cell = lk_table_cell(t, row, column);
+
+    return cell && cell->type == LK_CELL_NUMBER ? cell->number : NAN;
+}
+
+static struct point point_of(const struct lk_table *t, size_t row)
+{
+    return (struct point){.ranks = number_of(t, row, "ranks"),
+                          .local_batch = number_of(t, row, "local_batch"),
+                          .accumulation = number_of(t, row, "accumulation"),
+                          .step_s = number_of(t, row, "step_s"),
+                          .lo_s = number_of(t, row, "step_lo_s"),
+                          .hi_s = number_of(t, row, "step_hi_s"),
+                          .rate = number_of(t, row, "samples_per_s"),
+                          .efficiency = number_of(t, row, "efficiency")};
+}
+
+/* Return the row of the most ranks; of several, one on the scaling curve. */
+static struct point largest(const struct lk_table *t)
+{
+    struct point found = point_of(t, 0);
+
+    for (size_t i = 1; i < t->n_rows; i++) {
+        const struct point p = point_of(t, i);
+
+        if (p.ranks > found.ranks ||
+            (p.ranks == found.ranks && isnan(found.efficiency) && !isnan(p.efficiency)))
+            found = p;
+    }
+    return found;
+}
+
+/* Return the fewest ranks of the scaling curve; 0: there is none. */
+static int reference_ranks(const struct lk_table *t)
+{
+    double least = INFINITY;
+
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct point p = point_of(t, i);
+
+        if (!isnan(p.efficiency) && p.ranks < least)
+            least = p.ranks;
+    }
+    return isinf(least) ? 0 : (int)least;
+}
+
+static enum lk_status say(const struct lk_table *t, const struct run_options *o,
+                          struct lk_page *page)
+{
+    const char *what = o->device == RUN_DEVICE_CUDA ? "GPU" : "rank";
+    const struct point p = largest(t);
+    int ranks = (int)p.ranks, reference = reference_ranks(t);
+    char step[32], lo[32], hi[32], efficiency[96] = "";
+
+    (void)lk_units_format(LK_DIM_TIME, p.step_s, step, sizeof step);
+    (void)lk_units_format(LK_DIM_TIME, p.lo_s, lo, sizeof lo);
+    (void)lk_units_format(LK_DIM_TIME, p.hi_s, hi, sizeof hi);
+    if (reference && reference < ranks)
+        snprintf(efficiency, sizeof efficiency, ", %.0f %% of linear scaling%s against %d %s%s",
+                 100 * p.efficiency, o->strong ? " (strong)" : "", reference, what,
+                 reference == 1 ? "" : "s");
+    return lk_page_say(page, "%d %s%s: %s a step (%s to %s), %.4g samples/s%s.", ranks, what,
+                       ranks == 1 ? "" : "s", step, lo, hi, p.rate, efficiency);
+}
+
+static enum lk_status add_values(const struct lk_table *t, size_t row, struct lk_page *page)
+{
+    const struct point p = point_of(t, row);
+    enum lk_status st = LK_OK;
+    char *labels = NULL;
+
+    LK_TRY(lk_asprintf(&labels, "gpus=\"%.0f\",local_batch=\"%.0f\",accumulation=\"%.0f\"", p.ranks,
+                       p.local_batch, p.accumulation));
+    LK_TRY(lk_page_value(page, "efficiency", labels, LK_DIM_NONE, p.efficiency));
+    LK_TRY(lk_page_value(page, "step_s", labels, LK_DIM_TIME, p.step_s));
+    LK_TRY(lk_page_value(page, "throughput_per_s", labels, LK_DIM_NONE, p.rate));
+out:
+    free(labels);
+    return st;
+}
+
+enum lk_status run_answer(const struct lk_table *t, const struct run_options *o,
+                          struct lk_page *page)
+{
+    LK_PASS(say(t, o, page));
+    if (largest(t).efficiency > implausible)
+        LK_PASS(lk_page_note(page,
+                             "more than linear scaling: the runs of %d rank%s were disturbed, or "
+                             "their work was more; measure again when the machine is quiet",
+                             reference_ranks(t), reference_ranks(t) == 1 ? "" : "s"));
+    for (size_t i = 0; i < t->n_rows; i++)
+        LK_PASS(add_values(t, i, page));
+    return LK_OK;
+}
