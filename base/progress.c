@@ -134,7 +134,7 @@ void lk_progress(const char *unit, double done, double total)
 {
     uint64_t now_ns = lk_monotonic_ns();
     double elapsed_s = (double)(now_ns - line.begun_ns) / (double)LK_NS_PER_S;
-    char text[2 * LK_PROGRESS_TEXT + 128], count[96] = "", left[48] = "";
+    char text[2 * LK_PROGRESS_TEXT + 256], count[96] = "", left[48] = "";
 
     if (!line.on || elapsed_s < QUIET_S ||
         (double)(now_ns - line.shown_ns) < AGAIN_S * (double)LK_NS_PER_S)
