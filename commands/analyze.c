@@ -320,8 +320,8 @@ out:
 static enum lk_status add_import(struct lk_import *i, bool has_run, struct lk_page *page)
 {
     static const struct lk_view_column view[] = {
-        LK_VIEW("rank"),      LK_VIEW("counted"), LK_VIEW("span_s"),   LK_VIEW("idle_s"),
-        LK_VIEW("compute_s"), LK_VIEW("comm_s"),  LK_VIEW("exposed_s")};
+        LK_VIEW("rank"),      LK_VIEW("events"), LK_VIEW("span_s"),   LK_VIEW("idle_s"),
+        LK_VIEW("compute_s"), LK_VIEW("comm_s"), LK_VIEW("exposed_s")};
     static const struct lk_view_column late[] = {LK_VIEW("rank"), LK_VIEW("times"),
                                                  LK_VIEW("waited_s"), LK_VIEW("longest_s")};
     enum lk_status st = LK_OK;

@@ -3,7 +3,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
-#include "commands/output.h"
+#include "commands/cluster_answer.h"
 #include "commands/share_gpu.h"
 #include "reports/print.h"
 
@@ -291,51 +291,33 @@ out:
 
 /* ---- The cluster file ---- */
 
-/* Add notes: how overlap and spread were measured, why some are missing, and which ranks are slow.
- */
-static enum lk_status effect_notes(struct lk_table *t, const struct calibrate_options *o,
-                                   const struct lk_cluster *c, int least)
+/* Add notes on what the file has not, and on ranks that are slow. */
+static enum lk_status add_notes(const struct calibrate_options *o, const struct lk_cluster *c,
+                                int least, struct lk_page *page)
 {
-    if (lk_quantity_known(&c->delta))
-        LK_PASS(lk_table_note(t, "overlap: %s, %zu samples", c->delta.source, (size_t)c->delta.n));
-    else if (o->device == CALIBRATE_CPU && least > c->gpus_per_node)
-        LK_PASS(lk_table_note(t,
-                              "overlap not probed: %d ranks on %d usable CPU%s; compute and "
-                              "collectives would share a CPU, which is co-location",
-                              least, c->gpus_per_node, c->gpus_per_node == 1 ? "" : "s"));
-    if (lk_quantity_known(&c->transient_sd))
-        LK_PASS(lk_table_note(t, "sds: %s", c->transient_sd.source));
+    if (!lk_quantity_known(&c->delta) && o->device == CALIBRATE_CPU && least > c->gpus_per_node)
+        LK_PASS(lk_page_note(page,
+                             "overlap not probed: %d ranks on %d usable CPU%s; compute and "
+                             "collectives would share a CPU, which is co-location",
+                             least, c->gpus_per_node, c->gpus_per_node == 1 ? "" : "s"));
     for (size_t i = 0; i < c->n_slow; i++)
-        LK_PASS(
-            lk_table_note(t, "rank %d is slow: it computes %.2f times as long as the others (%s)",
-                          c->slow[i].rank, c->slow[i].compute.value, c->slow[i].compute.source));
+        LK_PASS(lk_page_note(page,
+                             "rank %d is slow: it computes %.2f times as long as the others (%s)",
+                             c->slow[i].rank, c->slow[i].compute.value, c->slow[i].compute.source));
     return LK_OK;
 }
 
 enum lk_status calibrate_print(const struct calibrate_options *o, const struct lk_cluster *c,
                                struct calibrate_tables *gpu, int least, struct lk_page *page)
 {
-    enum { OF_FILE = 3 };
-    static const char *const names[OF_FILE] = {"points", "fits", "effects"};
-    enum lk_status st = LK_OK;
-    struct lk_table *own[OF_FILE] = {NULL};
-
-    LK_TRY(cluster_point_table(c, &own[0]));
-    LK_TRY(cluster_fit_table(c, &own[1]));
-    LK_TRY(cluster_effect_table(c, &own[2]));
-    LK_TRY(effect_notes(own[2], o, c, least));
-    if (o->share_gpu)
-        LK_TRY(lk_table_note(own[2], "no cluster file: " SHARE_GPU_WARNING));
-    else
-        LK_TRY(lk_table_note(own[2], "cluster file: %s", o->out));
+    LK_PASS(cluster_answer(c, page));
+    LK_PASS(cluster_tables(c, page));
     for (size_t i = 0; i < CALIBRATE_TABLES; i++)
         if (gpu->table[i] && gpu->table[i]->n_rows)
-            LK_TRY(lk_page_table(page, kinds[i].name, LK_PAGE_MAIN, NULL, 0, &gpu->table[i]));
-    for (size_t i = 0; i < OF_FILE; i++)
-        if (o->device == CALIBRATE_CPU || i + 1 == OF_FILE || own[i]->n_rows)
-            LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &own[i]));
-out:
-    for (size_t i = 0; i < OF_FILE; i++)
-        lk_table_destroy(own[i]);
-    return st;
+            LK_PASS(lk_page_table(page, kinds[i].name, LK_PAGE_DETAIL, NULL, 0, &gpu->table[i]));
+    LK_PASS(add_notes(o, c, least, page));
+    if (o->share_gpu)
+        return lk_page_note(page, "no cluster file: " SHARE_GPU_WARNING);
+    LK_PASS(lk_page_rest(page, "written: %s", o->out));
+    return lk_page_rest(page, "next: lockstep predict JOB %s --gpus 8,64", o->out);
 }

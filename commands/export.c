@@ -183,11 +183,6 @@ static enum lk_status write_step(const struct lk_run *run, uint32_t step, const 
     LK_PASS(lk_mkdirs(o->out));
     for (size_t k = 0; k < run->n; k++)
         LK_PASS(write_rank(run, k, step, o, *out));
-    LK_PASS(lk_table_note(*out,
-                          "ASTRA-sim: --workload-configuration=%s/%s, with roofline-enabled 0",
-                          o->out, o->prefix));
-    if (run->n == 1)
-        LK_PASS(lk_table_note(*out, "the run has one rank: its collectives moved nothing"));
     return lk_table_note(*out, "a collective's duration has waiting for other ranks in it; a "
                                "simulator of networks computes it anew");
 }
@@ -195,6 +190,9 @@ static enum lk_status write_step(const struct lk_run *run, uint32_t step, const 
 static enum lk_status run(void *options, const char **dirs, int n, struct lk_page *page)
 {
     const struct options *o = options;
+    static const struct lk_view_column view[] = {LK_VIEW("rank"),        LK_VIEW("nodes"),
+                                                 LK_VIEW("collectives"), LK_VIEW("bytes"),
+                                                 LK_VIEW("compute_s"),   LK_VIEW("step_s")};
     enum lk_status st = LK_OK;
     struct lk_run_set set = {0};
     struct lk_table *table = NULL;
@@ -212,10 +210,16 @@ static enum lk_status run(void *options, const char **dirs, int n, struct lk_pag
     if (o->step < 0)
         LK_TRY(median_step(&set.runs[0], &step));
     LK_TRY(check_step(&set.runs[0], step));
-    st = write_step(&set.runs[0], step, o, &table);
+    LK_TRY(write_step(&set.runs[0], step, o, &table));
+    LK_TRY(lk_page_say(page, "Step %u of %s is written for %zu rank%s: %s/%s.RANK.et.", step,
+                       set.runs[0].dir, set.runs[0].n, set.runs[0].n == 1 ? "" : "s", o->out,
+                       o->prefix));
+    if (set.runs[0].n == 1)
+        LK_TRY(lk_page_note(page, "the run has one rank: its collectives moved nothing"));
+    LK_TRY(lk_page_table(page, "files", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
+    st = lk_page_rest(page, "ASTRA-sim: --workload-configuration=%s/%s, with roofline-enabled 0",
+                      o->out, o->prefix);
 out:
-    if (st == LK_OK)
-        st = lk_page_table(page, "files", LK_PAGE_MAIN, NULL, 0, &table);
     lk_table_destroy(table);
     lk_run_set_fini(&set);
     return st;

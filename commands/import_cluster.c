@@ -2,9 +2,9 @@
 #include "base/array.h"
 #include "base/bounds.h"
 #include "base/log.h"
+#include "commands/cluster_answer.h"
 #include "commands/import_impl.h"
 #include "commands/inputs.h"
-#include "commands/output.h"
 #include "profiler/bench_log.h"
 #include "profiler/import/format.h"
 #include "profiler/import/nccl_inspector.h"
@@ -216,21 +216,12 @@ static enum lk_status add_points(struct lk_bench *b, struct lk_cluster *c)
 static enum lk_status print(const struct import_options *o, const struct lk_bench *b,
                             const struct lk_cluster *c, struct lk_page *page)
 {
-    enum lk_status st = LK_OK;
-    struct lk_table *tables[2] = {NULL};
-
-    LK_TRY(cluster_point_table(c, &tables[0]));
-    LK_TRY(cluster_fit_table(c, &tables[1]));
-    LK_TRY(lk_table_note(tables[1], "GPU: %s%s%s; %d a node", c->gpu,
-                         b->nccl_version ? "; NCCL " : "", b->nccl_version ? b->nccl_version : "",
-                         c->gpus_per_node));
-    LK_TRY(lk_table_note(tables[1], "cluster file: %s", o->out));
-    LK_TRY(lk_page_table(page, "points", LK_PAGE_MAIN, NULL, 0, &tables[0]));
-    LK_TRY(lk_page_table(page, "fits", LK_PAGE_MAIN, NULL, 0, &tables[1]));
-out:
-    lk_table_destroy(tables[0]);
-    lk_table_destroy(tables[1]);
-    return st;
+    LK_PASS(cluster_answer(c, page));
+    LK_PASS(cluster_tables(c, page));
+    LK_PASS(lk_page_note(page, "GPU: %s%s%s; %d a node", c->gpu, b->nccl_version ? "; NCCL " : "",
+                         b->nccl_version ? b->nccl_version : "", c->gpus_per_node));
+    LK_PASS(lk_page_rest(page, "cluster file: %s", o->out));
+    return lk_page_rest(page, "next: lockstep predict JOB %s --gpus 8,64", o->out);
 }
 
 enum lk_status import_cluster(const struct import_options *o, const char **files, int n,

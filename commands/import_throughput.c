@@ -7,6 +7,7 @@
 #include "profiler/import/training_log.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,9 +100,33 @@ out:
     return st;
 }
 
+/* Say what the log of the most GPUs has, and how that compares with the one of the fewest. */
+static enum lk_status say(const struct job *jobs, int n, struct lk_page *page)
+{
+    const struct job *most = jobs, *least = jobs;
+    char efficiency[96] = "", labels[32];
+
+    for (const struct job *j = jobs; j < jobs + n; j++) {
+        most = j->gpus > most->gpus ? j : most;
+        least = j->gpus < least->gpus ? j : least;
+    }
+    if (most->gpus > least->gpus)
+        snprintf(efficiency, sizeof efficiency, ", %.0f %% of linear scaling against %d",
+                 100 * most->rate / most->gpus / (least->rate / least->gpus), least->gpus);
+    for (const struct job *j = jobs; j < jobs + n; j++) {
+        snprintf(labels, sizeof labels, "gpus=\"%d\"", j->gpus);
+        LK_PASS(lk_page_value(page, "throughput_per_s", labels, LK_DIM_NONE, j->rate));
+    }
+    return lk_page_say(page, "Read %d log%s: %d GPU%s make %.6g %ss/s%s.", n, n == 1 ? "" : "s",
+                       most->gpus, most->gpus == 1 ? "" : "s", most->rate, most->unit, efficiency);
+}
+
 enum lk_status import_throughput(const struct import_options *o, const char **files, int n,
                                  struct lk_page *page)
 {
+    static const struct lk_view_column view[] = {
+        LK_VIEW("gpus"),  LK_VIEW("nodes"),   {"throughput", "p5", "p95"},
+        LK_VIEW("lines"), LK_VIEW("program"), LK_VIEW("log")};
     enum lk_status st = LK_OK;
     struct lk_table *table = NULL;
     struct job *jobs = NULL;
@@ -122,9 +147,10 @@ enum lk_status import_throughput(const struct import_options *o, const char **fi
                          "quarter, which are of warming up",
                          jobs[0].unit));
     LK_TRY(write_csv(o, jobs, n));
-    LK_TRY(lk_table_note(table, "table: %s (lockstep predict --throughput %s --gpus ...)", o->out,
-                         o->out));
-    LK_TRY(lk_page_table(page, "throughputs", LK_PAGE_MAIN, NULL, 0, &table));
+    LK_TRY(say(jobs, n, page));
+    LK_TRY(lk_page_table(page, "throughputs", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
+    LK_TRY(lk_page_rest(page, "table: %s", o->out));
+    LK_TRY(lk_page_rest(page, "next: lockstep predict --throughput %s --gpus ...", o->out));
 out:
     lk_table_destroy(table);
     free(jobs);

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/stats.h"
+#include "base/units.h"
 #include "commands/import_impl.h"
 #include "commands/output.h"
 #include "commands/paths.h"
@@ -147,6 +148,22 @@ out:
     return st;
 }
 
+/* Say what was read. */
+static enum lk_status say(const struct import_made *m, struct lk_page *page)
+{
+    char step[32];
+
+    (void)lk_units_format(LK_DIM_TIME, m->step_s, step, sizeof step);
+    LK_PASS(lk_page_say(page,
+                        "Read %zu of %d ranks, %zu step%s: %s a step (the first rank's median).",
+                        m->n_ranks, m->world_size, m->n_steps, m->n_steps == 1 ? "" : "s", step));
+    if (m->is_apart)
+        LK_PASS(lk_page_note(page, "the ranks' first steps began more than half a step apart: are "
+                                   "these files of one run?"));
+    LK_PASS(lk_page_value(page, "step_s", "", LK_DIM_TIME, m->step_s));
+    return lk_page_value(page, "ranks", "", LK_DIM_NONE, (double)m->n_ranks);
+}
+
 enum lk_status import_traces(const struct import_options *o, const char **paths, int n,
                              struct lk_page *page)
 {
@@ -157,16 +174,22 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
                                               .step_range = o->step_range,
                                               .steps_by_gpu = o->steps_by == 1,
                                               .drop_last = o->drop_last};
+    static const struct lk_view_column view[] = {
+        LK_VIEW("rank"),      LK_VIEW("events"), LK_VIEW("span_s"),   LK_VIEW("idle_s"),
+        LK_VIEW("compute_s"), LK_VIEW("comm_s"), LK_VIEW("exposed_s")};
     enum lk_status st = LK_OK;
     struct import_made made = {0};
 
     LK_TRY(claim_folder(o->out, o->force));
     LK_TRY(import_run(&options, o->out, paths, (size_t)n, &made));
-    LK_TRY(lk_table_note(made.table, "%zu of %d ranks; run directory: %s (lockstep analyze %s)",
-                         made.n_ranks, made.world_size, o->out, o->out));
+    LK_TRY(say(&made, page));
     if (made.no_job)
-        LK_TRY(lk_table_note(made.table, "no job.json: %s", made.no_job));
-    LK_TRY(lk_page_table(page, "traces", LK_PAGE_MAIN, NULL, 0, &made.table));
+        LK_TRY(lk_page_note(page, "no job.json: %s", made.no_job));
+    LK_TRY(lk_page_table(page, "traces", made.table->n_rows ? LK_PAGE_MAIN : LK_PAGE_DETAIL, view,
+                         LK_COUNT(view), &made.table));
+    LK_TRY(lk_page_rest(page, "run directory: %s%s", o->out,
+                        made.no_job ? "" : ", with the job in job.json"));
+    LK_TRY(lk_page_rest(page, "next: lockstep analyze %s", o->out));
 out:
     import_made_fini(&made);
     return st;

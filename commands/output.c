@@ -7,6 +7,8 @@
 #include "reports/print.h"
 #include "sim/collective/alpha_beta_fit.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -106,10 +108,12 @@ enum lk_status check_writable(const char *path)
     X("bandwidth_Bps", "bandwidth",    LK_DIM_RATE, -1, f->bandwidth_Bps.value)                    \
     X("error_percent", "rms error, %", LK_DIM_NONE, 1,  100 * f->error.value)
 #define EFFECTS(X)                                                                                 \
+    X("key",    "key",         LK_DIM_NONE, LK_TABLE_DATA, key)                                    \
+    X("ranks",  "ranks",       LK_DIM_NONE, LK_TABLE_DATA, ranks)                                  \
     X("effect", "effect",      LK_DIM_NONE, -1, text)                                              \
-    X("value",  "value",       LK_DIM_NONE, 3,  q->value)                                          \
-    X("lo",     "from",        LK_DIM_NONE, 3,  q->lo)                                             \
-    X("hi",     "to",          LK_DIM_NONE, 3,  q->hi)                                             \
+    X("value",  "value",       LK_DIM_NONE, LK_TABLE_PERCENT, q->value)                            \
+    X("lo",     "from",        LK_DIM_NONE, LK_TABLE_PERCENT, q->lo)                               \
+    X("hi",     "to",          LK_DIM_NONE, LK_TABLE_PERCENT, q->hi)                               \
     X("source", "measured by", LK_DIM_NONE, -1, q->source)
 
 static const struct lk_column point_columns[] = {POINTS(LK_TABLE_COLUMN)};
@@ -171,7 +175,9 @@ out:
     return st;
 }
 
-static enum lk_status effect_row(struct lk_table *t, const struct lk_quantity *q, const char *text)
+/* ranks: NaN, or of which number of ranks the row is. */
+static enum lk_status effect_row(struct lk_table *t, const struct lk_quantity *q, const char *key,
+                                 double ranks, const char *text)
 {
     enum lk_status st = LK_OK;
 
@@ -187,23 +193,28 @@ enum lk_status cluster_effect_table(const struct lk_cluster *c, struct lk_table 
 {
     const struct {
         const struct lk_quantity *quantity;
-        const char *text;
+        const char *key, *text;
     } rows[] = {
-        {&c->gamma_wait, "gamma_wait: compute, by a waiting collective"},
-        {&c->gamma_wire, "gamma_wire: compute, by a moving collective"},
-        {&c->delta, "delta: a collective, by compute"},
-        {&c->rank_sd, "sd between ranks"},
-        {&c->transient_sd, "sd from time to time"},
-        {&c->common_sd, "sd of all ranks in common"},
-        {&c->tail_share, "tail: share of micro-batches"},
-        {&c->tail_scale, "tail: mean excess"},
+        {&c->gamma_wait, "gamma_wait", "compute slows while a collective waits, by"},
+        {&c->gamma_wire, "gamma_wire", "compute slows while a collective moves, by"},
+        {&c->delta, "delta", "a collective slows beside compute, by"},
+        {&c->rank_sd, "rank_sd", "ranks differ by (standard deviation)"},
+        {&c->transient_sd, "transient_sd", "a rank varies from time to time by"},
+        {&c->common_sd, "common_sd", "all ranks vary together by"},
+        {&c->tail_share, "tail_share", "micro-batches that take much longer"},
+        {&c->tail_scale, "tail_scale", "these take longer on average by"},
     };
 
     LK_PASS(lk_table_create("How ranks slow each other, relative", effect_columns,
                             LK_COUNT(effect_columns), out));
-    for (size_t i = 0; i < c->n_kappa; i++)
-        LK_PASS(effect_row(*out, &c->kappa[i].kappa, "kappa: compute, by co-located ranks"));
+    for (size_t i = 0; i < c->n_kappa; i++) {
+        char text[64];
+
+        snprintf(text, sizeof text, "compute slows when %d ranks share the node, by",
+                 c->kappa[i].ranks);
+        LK_PASS(effect_row(*out, &c->kappa[i].kappa, "kappa", c->kappa[i].ranks, text));
+    }
     for (size_t i = 0; i < LK_COUNT(rows); i++)
-        LK_PASS(effect_row(*out, rows[i].quantity, rows[i].text));
+        LK_PASS(effect_row(*out, rows[i].quantity, rows[i].key, NAN, rows[i].text));
     return LK_OK;
 }

@@ -18,14 +18,14 @@ static const struct {
     int code;
     const char *says, *says_too; /* on standard output, or on stderr when code is not 0 */
 } rows[] = {
-    {"import " GPU " --local-batch 4 --out %s/run", 0, "1 of 2 ranks", "overlapped"},
+    {"import " GPU " --local-batch 4 --out %s/run", 0, "1 of 2 ranks", "exposed"},
     {"analyze %s/run", 0, "launch", "ranks: 1 of 2 are"},
     {"analyze " GPU " --verbose", 0, "Imported: what the GPUs did", "exposed"},
     {"predict %s/run dgx-h100 --gpus 1,8", 0, "Forecast of imported", "8"},
     {"import " GPU " --out %s/run", 2, "run: is not empty", "--out names a new folder"},
     {"import %s/run/rank0.trace.json.gz", 1, "looks like lockstep's own trace", "analyze DIR"},
-    {"import " GPU " --local-batch 4 --out %s/more/a", 0, "1 of 2 ranks", "overlapped"},
-    {"import " GPU " --local-batch 8 --out %s/more/b", 0, "1 of 2 ranks", "overlapped"},
+    {"import " GPU " --local-batch 4 --out %s/more/a", 0, "1 of 2 ranks", "exposed"},
+    {"import " GPU " --local-batch 8 --out %s/more/b", 0, "1 of 2 ranks", "exposed"},
     {"predict %s/more dgx-h100 --gpus 8 --local-batch 6", 0, "Forecast of imported", "6"},
     {"import " CPU " --out %s/cpu", 0, "no job.json: ", "1 of 1 ranks"},
     {"import " ALONE " --local-batch 4 --out %s/alone", 0, "1 of 1 ranks", "run directory"},

@@ -20,13 +20,13 @@ static const struct {
     const char *says, *table;
 } rows[] = {
     /* Of 16 lines 12 count; their median is 5,050.5 tokens a second of a GPU. */
-    {"import " TITAN " --gpus 8 --nodes 1", 0, "a unit is a token",
+    {"import " TITAN " --gpus 8 --nodes 1", 0, "8 GPUs make 40404 tokens/s",
      "gpus,nodes,throughput\n8,1,40404\n"},
     {"import " TITAN " " TITAN " --gpus 8,16 --local-batch 4", 0, "TorchTitan",
      "gpus,throughput,local_batch\n8,40404,4\n16,80808,4\n"},
     /* 64 samples in 2 and in 1.6 s, on the 16 GPUs of which the log tells. */
     {"import " MEGATRON, 0, "Megatron-LM", "gpus,throughput\n16,36\n"},
-    {"import " DEEP " --gpus 4", 0, "a unit is a sample", "gpus,throughput\n4,80.125\n"},
+    {"import " DEEP " --gpus 4", 0, "4 GPUs make 80.125 samples/s", "gpus,throughput\n4,80.125\n"},
     {"import " DEEP, 2, "deepspeed.log: does not say on how many GPUs it ran: --gpus", NULL},
     {"import " TITAN " " MEGATRON " --gpus 16", 2, "counts samples", NULL},
     {"import " MEGATRON " --gpus 8", 2, "megatron.log: says that it ran on 16 GPUs", NULL},

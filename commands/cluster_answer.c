@@ -1,0 +1,250 @@
+/* What commands that write a cluster file say of it first. Divisions: points, sentences, tables. */
+#include "commands/cluster_answer.h"
+
+#include "base/array.h"
+#include "base/units.h"
+#include "commands/output.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Points ---- */
+
+/* Return the collective that the answer is about: all-reduce, or else the first one. */
+static enum lk_coll main_collective(const struct lk_cluster *c)
+{
+    for (size_t i = 0; i < c->n_points; i++)
+        if (c->points[i].coll == LK_ALL_REDUCE)
+            return LK_ALL_REDUCE;
+    return c->points[0].coll;
+}
+
+/* Return true if a point is the one to show of its ranks and size: in a burst before alone, and of
+ * several algorithms the fastest. */
+static bool is_better(const struct lk_cluster_point *p, const struct lk_cluster_point *than)
+{
+    if (p->timing != than->timing)
+        return p->timing == LK_TIMING_BACK_TO_BACK;
+    return p->time_s.value < than->time_s.value;
+}
+
+static bool is_same_size(const struct lk_cluster_point *a, const struct lk_cluster_point *b)
+{
+    return a->coll == b->coll && a->ranks == b->ranks && a->nodes == b->nodes &&
+           a->bytes == b->bytes;
+}
+
+/* Return true if the i-th point is the one to show of its ranks and size. */
+static bool is_shown(const struct lk_cluster *c, size_t i)
+{
+    const struct lk_cluster_point *p = &c->points[i];
+
+    for (size_t k = 0; k < c->n_points; k++)
+        if (k != i && is_same_size(p, &c->points[k]) &&
+            (is_better(&c->points[k], p) || (k < i && !is_better(p, &c->points[k]))))
+            return false;
+    return p->coll == main_collective(c);
+}
+
+/* Return the point of the most ranks, and of these of the most bytes; NULL: there are none. */
+static const struct lk_cluster_point *largest(const struct lk_cluster *c)
+{
+    const struct lk_cluster_point *found = NULL;
+
+    for (size_t i = 0; i < c->n_points; i++) {
+        const struct lk_cluster_point *p = &c->points[i];
+
+        if (is_shown(c, i) && (!found || p->ranks > found->ranks ||
+                               (p->ranks == found->ranks && p->bytes > found->bytes)))
+            found = p;
+    }
+    return found;
+}
+
+static double busbw(const struct lk_cluster_point *p, double time_s)
+{
+    return (double)p->bytes / time_s * lk_coll_busbw_factor(p->coll, p->ranks);
+}
+
+/* Return the fixed time of a call of a point's collective, algorithm and link; NaN: no fit. */
+static double launch_of(const struct lk_cluster *c, const struct lk_cluster_point *p)
+{
+    for (const struct lk_cluster_fit *f = c->fits; f < c->fits + c->n_fits; f++)
+        if (f->coll == p->coll && f->algo == p->algo &&
+            f->link == (p->nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA))
+            return f->launch_s.value;
+    return NAN;
+}
+
+/* ---- Sentences ---- */
+
+struct text {
+    char buf[64];
+};
+
+static struct text quantity_text(enum lk_dimension dim, double v)
+{
+    struct text t;
+
+    (void)lk_units_format(dim, v, t.buf, sizeof t.buf);
+    return t;
+}
+
+/* Write "all-reduce": the name as people write it. */
+static struct text name_text(enum lk_coll coll)
+{
+    struct text t;
+
+    snprintf(t.buf, sizeof t.buf, "%s", lk_coll_name(coll));
+    for (char *p = t.buf; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    t.buf[0] = (char)(t.buf[0] - 'a' + 'A');
+    return t;
+}
+
+static enum lk_status say_bandwidth(const struct lk_cluster *c, const struct lk_cluster_point *p,
+                                    struct lk_page *page)
+{
+    const char *what = c->gpu && !strcmp(c->gpu, "cpu") ? "ranks" : "GPUs";
+    double launch_s = launch_of(c, p);
+    char launch[96] = "", interval[160] = "", nodes[40] = "";
+
+    if (p->nodes > 1)
+        snprintf(nodes, sizeof nodes, " of %d nodes", p->nodes);
+    if (lk_quantity_known(&p->time_s) && p->time_s.lo > 0 && p->time_s.hi > p->time_s.lo)
+        snprintf(interval, sizeof interval, " (%s to %s)",
+                 quantity_text(LK_DIM_RATE, busbw(p, p->time_s.hi)).buf,
+                 quantity_text(LK_DIM_RATE, busbw(p, p->time_s.lo)).buf);
+    if (launch_s > 0)
+        snprintf(launch, sizeof launch, "; a launch costs %s",
+                 quantity_text(LK_DIM_TIME, launch_s).buf);
+    return lk_page_say(page, "%s of %s on %d %s%s: %s bus bandwidth%s%s.", name_text(p->coll).buf,
+                       quantity_text(LK_DIM_BYTES, (double)p->bytes).buf, p->ranks, what, nodes,
+                       quantity_text(LK_DIM_RATE, busbw(p, p->time_s.value)).buf, interval, launch);
+}
+
+/* Write by how much something slows: "3 % slower", "not slower". */
+static struct text slower_text(double by)
+{
+    struct text t;
+
+    if (by < 0.005)
+        snprintf(t.buf, sizeof t.buf, "not slower");
+    else
+        snprintf(t.buf, sizeof t.buf, "%.0f %% slower", 100 * by);
+    return t;
+}
+
+static enum lk_status say_effects(const struct lk_cluster *c, struct lk_page *page)
+{
+    const struct lk_cluster_kappa *k = c->n_kappa ? &c->kappa[c->n_kappa - 1] : NULL;
+
+    if (lk_quantity_known(&c->gamma_wire) && lk_quantity_known(&c->delta))
+        LK_PASS(lk_page_say(page,
+                            "Compute is %s beside a collective, a collective %s beside "
+                            "compute.",
+                            slower_text(c->gamma_wire.value).buf, slower_text(c->delta.value).buf));
+    if (k && lk_quantity_known(&k->kappa))
+        LK_PASS(lk_page_say(page, "With %d ranks on the node, compute is %s than with one.",
+                            k->ranks, slower_text(k->kappa.value).buf));
+    return LK_OK;
+}
+
+static enum lk_status add_values(const struct lk_cluster *c, const struct lk_cluster_point *p,
+                                 struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    char *labels = NULL;
+
+    LK_TRY(lk_asprintf(&labels, "collective=\"%s\",gpus=\"%d\",bytes=\"%llu\"",
+                       lk_coll_name(p->coll), p->ranks, (unsigned long long)p->bytes));
+    LK_TRY(
+        lk_page_value(page, "busbw_bytes_per_s", labels, LK_DIM_RATE, busbw(p, p->time_s.value)));
+    LK_TRY(lk_page_value(page, "launch_s", labels, LK_DIM_TIME, launch_of(c, p)));
+    if (lk_quantity_known(&c->gamma_wire))
+        LK_TRY(lk_page_value(page, "compute_slowdown", "", LK_DIM_NONE, c->gamma_wire.value));
+out:
+    free(labels);
+    return st;
+}
+
+enum lk_status cluster_answer(const struct lk_cluster *c, struct lk_page *page)
+{
+    const struct lk_cluster_point *p = c->n_points ? largest(c) : NULL;
+
+    if (p) {
+        LK_PASS(say_bandwidth(c, p, page));
+        LK_PASS(add_values(c, p, page));
+    }
+    return say_effects(c, page);
+}
+
+/* ---- Tables ---- */
+
+/* clang-format off */
+
+/* X(name, heading, dimension, digits, value): see base/table.h. */
+#define SIZES(X)                                                                                   \
+    X("collective", "collective",    LK_DIM_NONE,  -1, lk_coll_name(p->coll))                      \
+    X("ranks",      "ranks",         LK_DIM_NONE,  -1, (double)p->ranks)                           \
+    X("nodes",      "nodes",         LK_DIM_NONE,  -1, (double)p->nodes)                           \
+    X("bytes",      "size",          LK_DIM_BYTES, 0,  (double)p->bytes)                           \
+    X("time_s",     "time",          LK_DIM_TIME,  0,  p->time_s.value)                            \
+    X("lo_s",       "from",          LK_DIM_TIME,  0,  p->time_s.lo)                               \
+    X("hi_s",       "to",            LK_DIM_TIME,  0,  p->time_s.hi)                               \
+    X("busbw_Bps",  "bus bandwidth", LK_DIM_RATE,  0,  busbw(p, p->time_s.value))                  \
+    X("algorithm",  "algorithm",     LK_DIM_NONE,  -1, lk_algo_name(p->algo))
+
+static const struct lk_column columns[] = {SIZES(LK_TABLE_COLUMN)};
+/* clang-format on */
+
+static enum lk_status size_table(const struct lk_cluster *c, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    LK_TRY(lk_table_create("Time and bandwidth by size", columns, LK_COUNT(columns), &t));
+    for (size_t i = 0; i < c->n_points; i++) {
+        const struct lk_cluster_point *p = &c->points[i];
+
+        if (!is_shown(c, i))
+            continue;
+        LK_TRY(lk_table_row(t));
+        SIZES(LK_TABLE_CELL)
+    }
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+enum lk_status cluster_tables(const struct lk_cluster *c, struct lk_page *page)
+{
+    static const struct lk_view_column sizes[] = {LK_VIEW("bytes"),     LK_VIEW("ranks"),
+                                                  LK_VIEW("nodes"),     {"time_s", "lo_s", "hi_s"},
+                                                  LK_VIEW("busbw_Bps"), LK_VIEW("algorithm"),
+                                                  LK_VIEW("collective")};
+    static const struct lk_view_column effects[] = {LK_VIEW("effect"), {"value", "lo", "hi"}};
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    if (c->n_points) {
+        LK_TRY(size_table(c, &t));
+        LK_TRY(lk_page_table(page, "sizes", LK_PAGE_MAIN, sizes, LK_COUNT(sizes), &t));
+        LK_TRY(cluster_point_table(c, &t));
+        LK_TRY(lk_page_table(page, "points", LK_PAGE_DETAIL, NULL, 0, &t));
+        LK_TRY(cluster_fit_table(c, &t));
+        for (size_t i = 0; !c->n_fits && i < t->n_notes; i++)
+            LK_TRY(lk_page_note(page, "fits: %s", t->notes[i]));
+        LK_TRY(lk_page_table(page, "fits", LK_PAGE_DETAIL, NULL, 0, &t));
+    }
+    LK_TRY(cluster_effect_table(c, &t));
+    if (t->n_rows)
+        LK_TRY(lk_page_table(page, "effects", LK_PAGE_MAIN, effects, LK_COUNT(effects), &t));
+out:
+    lk_table_destroy(t);
+    return st;
+}
