@@ -51,6 +51,15 @@ const char *lk_units_base(enum lk_dimension dim);
  */
 const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size_t size);
 
+/* Write the bounds of an interval, all formatted, to stand behind its value: "14.2 to 14.6" where
+ * all three have one unit, else "980 us to 1.02 ms". Returns buf. */
+const char *lk_units_bounds(const char *value, const char *lo, const char *hi, char *buf,
+                            size_t size);
+/* Format the interval of a value, to stand behind it: "14.2 to 14.6" where all three have one unit,
+ * else "980 us to 1.02 ms". Returns buf; 64 bytes are enough. */
+const char *lk_units_interval(enum lk_dimension dim, double value, double lo, double hi, char *buf,
+                              size_t size);
+
 /*
  * Format the shortest text that lk_units_parse reads back as the same double: "25MiB", "3us",
  * "0.1". pre: value is finite. Returns buf; 40 bytes are enough.

@@ -2,6 +2,7 @@
 #include "base/unit_table.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,28 @@ const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size
         snprintf(buf, size, "%.*f%s%s", decimals, shown, gap, unit);
     lk_c_locale_leave(l);
     return buf;
+}
+
+const char *lk_units_bounds(const char *value, const char *lo, const char *hi, char *buf,
+                            size_t size)
+{
+    const char *unit = value + strcspn(value, " ");
+    size_t n_lo = strcspn(lo, " "), n_hi = strcspn(hi, " ");
+    bool same = !strcmp(unit, lo + n_lo) && !strcmp(unit, hi + n_hi);
+
+    snprintf(buf, size, "%.*s to %.*s", (int)(same ? n_lo : strlen(lo)), lo,
+             (int)(same ? n_hi : strlen(hi)), hi);
+    return buf;
+}
+
+const char *lk_units_interval(enum lk_dimension dim, double value, double lo, double hi, char *buf,
+                              size_t size)
+{
+    char text[3][32];
+
+    return lk_units_bounds(lk_units_format(dim, value, text[0], sizeof text[0]),
+                           lk_units_format(dim, lo, text[1], sizeof text[1]),
+                           lk_units_format(dim, hi, text[2], sizeof text[2]), buf, size);
 }
 
 /* Format the shortest text that reads back as v, "60" not "6e+01". buf has NUMBER_SIZE bytes. */

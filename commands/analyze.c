@@ -435,6 +435,6 @@ const struct lk_command lk_command_analyze = {
     .main_value = "efficiency",
     .tables = TABLES("configurations", "waterfall", "findings", "run-waterfalls", "run-findings",
                      "ranks", "overlap", "buckets", "stragglers", "gpus", "time", "sequences",
-                     "traces", "lateness", "causes", "steps"),
+                     "traces", "lateness", "step", "causes", "slow", "steps"),
     .run = run,
 };

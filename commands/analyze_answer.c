@@ -59,12 +59,14 @@ static struct runs_text efficiencies_text(const struct lk_pool *p)
 static struct runs_text steps_text(const struct lk_pool *p)
 {
     struct runs_text t;
+    char range[64];
 
     if (p->n == 1)
         snprintf(t.buf, sizeof t.buf, "one run");
     else
-        snprintf(t.buf, sizeof t.buf, "mean of %zu runs, %s to %s", p->n,
-                 time_text(p->step_s.lo).buf, time_text(p->step_s.hi).buf);
+        snprintf(t.buf, sizeof t.buf, "mean of %zu runs, %s", p->n,
+                 lk_units_interval(LK_DIM_TIME, p->step_s.mean, p->step_s.lo, p->step_s.hi, range,
+                                   sizeof range));
     return t;
 }
 

@@ -572,7 +572,7 @@ const struct lk_command lk_command_calibrate = {
     .help = "measure this machine's collectives, overlap and co-location",
     .options = option_rows,
     .size = sizeof(struct calibrate_options),
-    .tables = TABLES("points", "fits", "effects", "gpu-collectives", "gpu-copies", "gpu-products",
-                     "gpu-overlap"),
+    .tables = TABLES("sizes", "points", "fits", "effects", "gpu-collectives", "gpu-copies",
+                     "gpu-products", "gpu-overlap"),
     .run = run,
 };

@@ -48,7 +48,24 @@ static bool is_shown(const struct lk_cluster *c, size_t i)
     return p->coll == main_collective(c);
 }
 
-/* Return the point of the most ranks, and of these of the most bytes; NULL: there are none. */
+/* Return true if ranks outnumber the GPUs, or CPUs, of their nodes: they take turns. */
+static bool takes_turns(const struct lk_cluster *c, int ranks, int nodes)
+{
+    return ranks > c->gpus_per_node * nodes;
+}
+
+static bool is_larger(const struct lk_cluster *c, const struct lk_cluster_point *p,
+                      const struct lk_cluster_point *than)
+{
+    bool turns = takes_turns(c, p->ranks, p->nodes);
+
+    if (turns != takes_turns(c, than->ranks, than->nodes))
+        return !turns;
+    return p->ranks > than->ranks || (p->ranks == than->ranks && p->bytes > than->bytes);
+}
+
+/* Return the point of the most ranks that do not take turns, and of these of the most bytes; NULL:
+ * there are none. */
 static const struct lk_cluster_point *largest(const struct lk_cluster *c)
 {
     const struct lk_cluster_point *found = NULL;
@@ -56,8 +73,7 @@ static const struct lk_cluster_point *largest(const struct lk_cluster *c)
     for (size_t i = 0; i < c->n_points; i++) {
         const struct lk_cluster_point *p = &c->points[i];
 
-        if (is_shown(c, i) && (!found || p->ranks > found->ranks ||
-                               (p->ranks == found->ranks && p->bytes > found->bytes)))
+        if (is_shown(c, i) && (!found || is_larger(c, p, found)))
             found = p;
     }
     return found;
@@ -109,14 +125,14 @@ static enum lk_status say_bandwidth(const struct lk_cluster *c, const struct lk_
 {
     const char *what = c->gpu && !strcmp(c->gpu, "cpu") ? "ranks" : "GPUs";
     double launch_s = launch_of(c, p);
-    char launch[96] = "", interval[160] = "", nodes[40] = "";
+    char launch[96] = "", interval[96] = "", range[64], nodes[40] = "";
 
     if (p->nodes > 1)
         snprintf(nodes, sizeof nodes, " of %d nodes", p->nodes);
     if (lk_quantity_known(&p->time_s) && p->time_s.lo > 0 && p->time_s.hi > p->time_s.lo)
-        snprintf(interval, sizeof interval, " (%s to %s)",
-                 quantity_text(LK_DIM_RATE, busbw(p, p->time_s.hi)).buf,
-                 quantity_text(LK_DIM_RATE, busbw(p, p->time_s.lo)).buf);
+        snprintf(interval, sizeof interval, " (%s)",
+                 lk_units_interval(LK_DIM_RATE, busbw(p, p->time_s.value), busbw(p, p->time_s.hi),
+                                   busbw(p, p->time_s.lo), range, sizeof range));
     if (launch_s > 0)
         snprintf(launch, sizeof launch, "; a launch costs %s",
                  quantity_text(LK_DIM_TIME, launch_s).buf);
@@ -125,15 +141,18 @@ static enum lk_status say_bandwidth(const struct lk_cluster *c, const struct lk_
                        quantity_text(LK_DIM_RATE, busbw(p, p->time_s.value)).buf, interval, launch);
 }
 
-/* Write by how much something slows: "3 % slower", "not slower". */
-static struct text slower_text(double by)
+/* Write by how much something slows: "is 3 % slower", "is not slower", "takes 2.4 times as long".
+ */
+static struct text slows_text(double by)
 {
     struct text t;
 
     if (by < 0.005)
-        snprintf(t.buf, sizeof t.buf, "not slower");
+        snprintf(t.buf, sizeof t.buf, "is not slower");
+    else if (by < 1)
+        snprintf(t.buf, sizeof t.buf, "is %.0f %% slower", 100 * by);
     else
-        snprintf(t.buf, sizeof t.buf, "%.0f %% slower", 100 * by);
+        snprintf(t.buf, sizeof t.buf, "takes %.1f times as long", 1 + by);
     return t;
 }
 
@@ -141,14 +160,14 @@ static enum lk_status say_effects(const struct lk_cluster *c, struct lk_page *pa
 {
     const struct lk_cluster_kappa *k = c->n_kappa ? &c->kappa[c->n_kappa - 1] : NULL;
 
+    while (k > c->kappa && takes_turns(c, k->ranks, 1))
+        k--;
     if (lk_quantity_known(&c->gamma_wire) && lk_quantity_known(&c->delta))
-        LK_PASS(lk_page_say(page,
-                            "Compute is %s beside a collective, a collective %s beside "
-                            "compute.",
-                            slower_text(c->gamma_wire.value).buf, slower_text(c->delta.value).buf));
+        LK_PASS(lk_page_say(page, "Beside a collective compute %s; beside compute a collective %s.",
+                            slows_text(c->gamma_wire.value).buf, slows_text(c->delta.value).buf));
     if (k && lk_quantity_known(&k->kappa))
-        LK_PASS(lk_page_say(page, "With %d ranks on the node, compute is %s than with one.",
-                            k->ranks, slower_text(k->kappa.value).buf));
+        LK_PASS(lk_page_say(page, "With %d ranks on the node instead of one, compute %s.", k->ranks,
+                            slows_text(k->kappa.value).buf));
     return LK_OK;
 }
 

@@ -97,6 +97,6 @@ const struct lk_command lk_command_import = {
     .options = rows,
     .size = sizeof(struct import_options),
     .operands_max = 4096,
-    .tables = TABLES("traces", "throughputs", "points", "fits"),
+    .tables = TABLES("traces", "throughputs", "sizes", "points", "fits", "effects"),
     .run = run,
 };

@@ -46,21 +46,12 @@ static const char *plain_text(const struct lk_column *c, const struct lk_cell *c
     return "-";
 }
 
-/* Return the unit behind a formatted number, with its blank; "": it has none. */
-static const char *unit_of(const char *text)
-{
-    const char *blank = strchr(text, ' ');
-
-    return blank ? blank : "";
-}
-
 const char *lk_cell_text(const struct lk_table *t, const struct lk_cell_columns *s, size_t row,
                          char *buf)
 {
     const struct lk_cell *cell = cell_at(t, row, s->at), *lo, *hi;
-    char part[3][CELL_MAX];
+    char part[3][CELL_MAX], bounds[2 * CELL_MAX + 8];
     const char *value, *from, *to;
-    bool same;
 
     lo = s->lo == LK_NO_COLUMN ? NULL : cell_at(t, row, s->lo);
     hi = s->hi == LK_NO_COLUMN ? NULL : cell_at(t, row, s->hi);
@@ -74,10 +65,8 @@ const char *lk_cell_text(const struct lk_table *t, const struct lk_cell_columns 
         snprintf(buf, LK_CELL_TEXT_MAX, "%s", value);
         return buf;
     }
-    same = !strcmp(unit_of(value), unit_of(from)) && !strcmp(unit_of(value), unit_of(to));
-    snprintf(buf, LK_CELL_TEXT_MAX, "%.*s (%.*s to %.*s)", CELL_MAX, value,
-             same ? (int)strcspn(from, " ") : CELL_MAX, from,
-             same ? (int)strcspn(to, " ") : CELL_MAX, to);
+    snprintf(buf, LK_CELL_TEXT_MAX, "%.*s (%s)", CELL_MAX, value,
+             lk_units_bounds(value, from, to, bounds, sizeof bounds));
     return buf;
 }
 

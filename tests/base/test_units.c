@@ -409,6 +409,18 @@ START_TEST(any_locale)
 }
 END_TEST
 
+START_TEST(intervals)
+{
+    char buf[64];
+
+    ck_assert_str_eq(lk_units_interval(LK_DIM_TIME, 0.0144, 0.0142, 0.0146, buf, sizeof buf),
+                     "14.2 to 14.6");
+    ck_assert_str_eq(lk_units_interval(LK_DIM_TIME, 0.001, 0.00098, 0.00102, buf, sizeof buf),
+                     "980 us to 1.02 ms");
+    ck_assert_str_eq(lk_units_interval(LK_DIM_NONE, 2, 1, 3, buf, sizeof buf), "1.00 to 3.00");
+}
+END_TEST
+
 SUITE(units, c)
 {
     tcase_add_loop_test(c, reads, 0, (int)LK_COUNT(good));
@@ -425,4 +437,5 @@ SUITE(units, c)
     tcase_add_test(c, plain_doubles);
     tcase_add_test(c, nanoseconds);
     tcase_add_test(c, any_locale);
+    tcase_add_test(c, intervals);
 }

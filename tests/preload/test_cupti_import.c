@@ -171,7 +171,7 @@ START_TEST(a_job_with_kernels_becomes_a_run)
     char *path;
 
     run_job(false, _i == 1);
-    program_run(&p, scratch_dir, 0, "import %s --out=%s/run --local-batch=4", scratch_dir,
+    program_run(&p, scratch_dir, 0, "import %s --out=%s/run --local-batch=4 --verbose", scratch_dir,
                 scratch_dir);
     ck_assert_msg(strstr(p.out, "recording took") != NULL, "%s", p.out);
     ck_assert_msg(strstr(p.out, "kernels were recorded in a window") != NULL, "%s", p.out);
