@@ -36,10 +36,18 @@ enum lk_status lk_page_table(struct lk_page *p, const char *name, enum lk_page_p
                              const struct lk_view_column *view, size_t n_view,
                              struct lk_table **table)
 {
+    struct lk_page_table t = {.name = name, .place = place};
+
     if (!*table)
         return LK_OK;
     LK_PASS(lk_array_grow(&p->tables, &p->tables_capacity, p->n_tables + 1, sizeof *p->tables));
-    p->tables[p->n_tables++] = (struct lk_page_table){name, *table, place, view, n_view};
+    if (view) {
+        LK_PASS(lk_alloc(&t.view, n_view, sizeof *t.view));
+        memcpy(t.view, view, n_view * sizeof *view);
+        t.n_view = n_view;
+    }
+    t.table = *table;
+    p->tables[p->n_tables++] = t;
     *table = NULL;
     return LK_OK;
 }
@@ -102,8 +110,10 @@ void lk_page_fini(struct lk_page *p)
     free_lines(p->answer, p->n_answer);
     free_lines(p->notes, p->n_notes);
     free_lines(p->rest, p->n_rest);
-    for (size_t i = 0; i < p->n_tables; i++)
+    for (size_t i = 0; i < p->n_tables; i++) {
         lk_table_destroy(p->tables[i].table);
+        free(p->tables[i].view);
+    }
     for (size_t i = 0; i < p->n_values; i++)
         free(p->values[i].labels);
     free(p->tables);

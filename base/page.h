@@ -4,7 +4,8 @@
  * it in the format that the user wants (reports/page.h), judges it (--fail-below, --fail-if), and
  * destroys it.
  *
- *     static const struct lk_view_column view[] = {LK_VIEW("gpus"), {"step_s", "lo_s", "hi_s"}};
+ *     static const struct lk_view_column view[] = {
+ *         LK_VIEW("gpus"), LK_VIEW_RANGE("step_s", "lo_s", "hi_s")};
  *
  *     LK_TRY(lk_page_say(page, "64 GPUs reach 61 %% of linear (36 to 90)."));
  *     LK_TRY(lk_page_table(page, "points", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
@@ -16,26 +17,34 @@
 #include "base/status.h"
 #include "base/table.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A table in text is shown always, or with --verbose alone. Formats for programs have all. */
 enum lk_page_place { LK_PAGE_MAIN, LK_PAGE_DETAIL };
 
 /* A column of a table's short view, by name; lo and hi (optional) are the columns of its interval,
- * shown in one cell: "15.2 ms (14.6 to 15.7)". Static storage. */
+ * shown in one cell: "15.2 ms (14.6 to 15.7)". The names are static, or the table's own. */
 struct lk_view_column {
     const char *name, *lo, *hi;
+    bool bar;      /* a ratio, drawn as a bar from 0 to 1 */
+    bool setting;  /* one that a single row has not as a column, but in the line below */
+    bool optional; /* left out, without a word, where there is no room for it */
 };
 #define LK_VIEW(column)                                                                            \
     {                                                                                              \
         .name = (column)                                                                           \
+    }
+#define LK_VIEW_RANGE(column, from, to)                                                            \
+    {                                                                                              \
+        .name = (column), .lo = (from), .hi = (to)                                                 \
     }
 
 struct lk_page_table {
     const char *name; /* for --table and JSON, unique in the page; static storage */
     struct lk_table *table;
     enum lk_page_place place;
-    const struct lk_view_column *view; /* without --verbose; NULL: all columns */
+    struct lk_view_column *view; /* without --verbose; NULL: all columns */
     size_t n_view;
 };
 
@@ -68,7 +77,7 @@ enum lk_status lk_page_note(struct lk_page *p, const char *fmt, ...)
 enum lk_status lk_page_rest(struct lk_page *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Append a table, which the page then owns: *table becomes NULL. NULL or an empty place is legal:
- * nothing is appended. view NULL: text shows all columns. */
+ * nothing is appended. The view is copied; NULL: text shows all columns. */
 enum lk_status lk_page_table(struct lk_page *p, const char *name, enum lk_page_place place,
                              const struct lk_view_column *view, size_t n_view,
                              struct lk_table **table);

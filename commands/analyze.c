@@ -202,7 +202,7 @@ static enum lk_status add_table(const struct analyzed *a, const struct options *
 static enum lk_status add_pool(const struct lk_pool *p, struct lk_page *page)
 {
     static const struct lk_view_column losses[] = {
-        LK_VIEW("name"), {"mean_s", "lo_s", "hi_s"}, LK_VIEW("share")};
+        LK_VIEW("name"), LK_VIEW_RANGE("mean_s", "lo_s", "hi_s"), LK_VIEW("share")};
     static const struct lk_view_column findings[] = {LK_VIEW("cost_s"), LK_VIEW("points"),
                                                      LK_VIEW("runs"), LK_VIEW("finding")};
     enum lk_status st = LK_OK;
@@ -224,7 +224,7 @@ static enum lk_status add_configurations(const struct analyzed *a, struct lk_pag
     static const struct lk_view_column view[] = {
         LK_VIEW("gpus"),         LK_VIEW("local_batch"),
         LK_VIEW("accumulation"), LK_VIEW("runs"),
-        LK_VIEW("step_s"),       {"efficiency", "efficiency_lo", "efficiency_hi"},
+        LK_VIEW("step_s"),       LK_VIEW_RANGE("efficiency", "efficiency_lo", "efficiency_hi"),
         LK_VIEW("loss_name")};
     struct lk_table *t = NULL;
     enum lk_status st;

@@ -242,11 +242,13 @@ out:
 
 enum lk_status cluster_tables(const struct lk_cluster *c, struct lk_page *page)
 {
-    static const struct lk_view_column sizes[] = {LK_VIEW("bytes"),     LK_VIEW("ranks"),
-                                                  LK_VIEW("nodes"),     {"time_s", "lo_s", "hi_s"},
-                                                  LK_VIEW("busbw_Bps"), LK_VIEW("algorithm"),
-                                                  LK_VIEW("collective")};
-    static const struct lk_view_column effects[] = {LK_VIEW("effect"), {"value", "lo", "hi"}};
+    static const struct lk_view_column sizes[] = {
+        LK_VIEW("bytes"),     LK_VIEW("ranks"),
+        LK_VIEW("nodes"),     LK_VIEW_RANGE("time_s", "lo_s", "hi_s"),
+        LK_VIEW("busbw_Bps"), LK_VIEW("algorithm"),
+        LK_VIEW("collective")};
+    static const struct lk_view_column effects[] = {LK_VIEW("effect"),
+                                                    LK_VIEW_RANGE("value", "lo", "hi")};
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 

@@ -324,7 +324,7 @@ static enum lk_status put_tables(const struct lk_run_comparison *c, enum kind ki
                                  struct lk_page *page)
 {
     static const struct lk_view_column view[] = {
-        LK_VIEW("other"),   LK_VIEW("what"), {"ratio", "ratio_lo", "ratio_hi"},
+        LK_VIEW("other"),   LK_VIEW("what"), LK_VIEW_RANGE("ratio", "ratio_lo", "ratio_hi"),
         LK_VIEW("verdict"), LK_VIEW("a"),    LK_VIEW("b")};
     const struct lk_view_column *columns = several ? view : view + 1;
     const size_t n = LK_COUNT(view) - !several;

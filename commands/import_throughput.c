@@ -125,7 +125,7 @@ enum lk_status import_throughput(const struct import_options *o, const char **fi
                                  struct lk_page *page)
 {
     static const struct lk_view_column view[] = {
-        LK_VIEW("gpus"),  LK_VIEW("nodes"),   {"throughput", "p5", "p95"},
+        LK_VIEW("gpus"),  LK_VIEW("nodes"),   LK_VIEW_RANGE("throughput", "p5", "p95"),
         LK_VIEW("lines"), LK_VIEW("program"), LK_VIEW("log")};
     enum lk_status st = LK_OK;
     struct lk_table *table = NULL;

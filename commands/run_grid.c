@@ -485,10 +485,13 @@ static enum lk_status check_losses(const struct run_grid *s)
 enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
                           const struct lk_run_set *runs, const char *out, struct lk_page *page)
 {
-    static const struct lk_view_column view[] = {
-        LK_VIEW("ranks"),         LK_VIEW("local_batch"), {"step_s", "step_lo_s", "step_hi_s"},
-        LK_VIEW("samples_per_s"), LK_VIEW("efficiency"),  LK_VIEW("loss"),
-        LK_VIEW("accumulation")};
+    static const struct lk_view_column view[] = {LK_VIEW("ranks"),
+                                                 LK_VIEW("local_batch"),
+                                                 LK_VIEW_RANGE("step_s", "step_lo_s", "step_hi_s"),
+                                                 LK_VIEW("samples_per_s"),
+                                                 LK_VIEW("efficiency"),
+                                                 LK_VIEW("loss"),
+                                                 LK_VIEW("accumulation")};
     struct lk_table *table = NULL;
     enum lk_status st = LK_OK;
     bool job = o->trace;

@@ -1,13 +1,18 @@
 /* Format cells; see the header. */
 #include "reports/cell.h"
 
+#include "base/array.h"
 #include "base/units.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { CELL_MAX = LK_CELL_TEXT_MAX / 4 }; /* bytes of a formatted number */
+enum {
+    CELL_MAX = LK_CELL_TEXT_MAX / 4, /* bytes of a formatted number */
+    BAR_MAX = 10                     /* characters of a bar of 1 */
+};
 /* A shorter time is 0 for people: clocks have nanoseconds. */
 static const double RESOLUTION_S = 0.5e-9;
 static const double RESOLUTION = 0.0005; /* of a ratio in percent */
@@ -33,6 +38,39 @@ static const char *number_text(const struct lk_column *c, double v, char *buf)
     return buf;
 }
 
+/* Format a number that has an interval: a percentage from 10 % up has no decimals then. */
+static const char *rounded_text(const struct lk_column *c, double v, char *buf)
+{
+    if (c->digits != LK_TABLE_PERCENT || !(fabs(v) >= 0.0995))
+        return number_text(c, v, buf);
+    snprintf(buf, CELL_MAX, "%.0f %%", 100 * v);
+    return buf;
+}
+
+/* Return true if the user's terminal shows UTF-8, as the environment says. */
+static bool is_utf8(void)
+{
+    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+    const char *locale = NULL;
+
+    for (size_t i = 0; i < LK_COUNT(names) && (!locale || !*locale); i++)
+        locale = getenv(names[i]);
+    return locale && (strcasestr(locale, "utf-8") || strcasestr(locale, "utf8"));
+}
+
+/* Draw a ratio: "#####" is 0.5. */
+static const char *bar_text(const struct lk_cell *cell, char *buf)
+{
+    const char *mark = is_utf8() ? "\xE2\x96\x87" : "#"; /* U+2587, lower seven eighths block */
+    double v = cell->type == LK_CELL_NUMBER ? cell->number : 0;
+    int n = (int)lround(BAR_MAX * fmin(1, fmax(0, v)));
+
+    *buf = '\0';
+    while (n-- > 0)
+        strcat(buf, mark);
+    return buf;
+}
+
 static const char *plain_text(const struct lk_column *c, const struct lk_cell *cell, char *buf)
 {
     switch (cell->type) {
@@ -53,14 +91,16 @@ const char *lk_cell_text(const struct lk_table *t, const struct lk_cell_columns 
     char part[3][CELL_MAX], bounds[2 * CELL_MAX + 8];
     const char *value, *from, *to;
 
+    if (s->bar)
+        return bar_text(cell, buf);
     lo = s->lo == LK_NO_COLUMN ? NULL : cell_at(t, row, s->lo);
     hi = s->hi == LK_NO_COLUMN ? NULL : cell_at(t, row, s->hi);
     if (cell->type != LK_CELL_NUMBER || !lo || !hi || lo->type != LK_CELL_NUMBER ||
         hi->type != LK_CELL_NUMBER)
         return plain_text(&t->columns[s->at], cell, buf);
-    value = number_text(&t->columns[s->at], cell->number, part[0]);
-    from = number_text(&t->columns[s->lo], lo->number, part[1]);
-    to = number_text(&t->columns[s->hi], hi->number, part[2]);
+    value = rounded_text(&t->columns[s->at], cell->number, part[0]);
+    from = rounded_text(&t->columns[s->lo], lo->number, part[1]);
+    to = rounded_text(&t->columns[s->hi], hi->number, part[2]);
     if (!strcmp(value, from) && !strcmp(value, to)) {
         snprintf(buf, LK_CELL_TEXT_MAX, "%s", value);
         return buf;
@@ -102,7 +142,7 @@ enum lk_status lk_cell_columns_find(const struct lk_table *t, const struct lk_vi
                                     struct lk_cell_columns *out)
 {
     const struct lk_cell_columns c = {find_column(t, view->name), find_column(t, view->lo),
-                                      find_column(t, view->hi)};
+                                      find_column(t, view->hi), view->bar};
 
     if (c.at == LK_NO_COLUMN || (view->lo && (c.lo == LK_NO_COLUMN || c.hi == LK_NO_COLUMN)))
         return lk_fail(LK_EINTERNAL, "table '%s' has no column '%s'", t->title, view->name);

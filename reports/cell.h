@@ -16,6 +16,7 @@ enum { LK_CELL_TEXT_MAX = 1024 }; /* bytes of a formatted cell; what is longer i
 /* Columns of a table that are shown as one; lo and hi LK_NO_COLUMN: it has no interval. */
 struct lk_cell_columns {
     size_t at, lo, hi;
+    bool bar; /* the number is drawn */
 };
 
 /* Find the columns of a view's. LK_EINTERNAL when the table lacks one. */

@@ -20,7 +20,8 @@ struct shown {
     struct lk_cell_columns of; /* columns of the table */
     size_t width;
     bool right;
-    bool wrapped; /* a text that is wrapped to the width */
+    bool wrapped;           /* a text that is wrapped to the width */
+    bool setting, optional; /* see struct lk_view_column */
 };
 
 static const struct lk_cell *cell_at(const struct lk_table *t, size_t row, size_t column)
@@ -40,7 +41,8 @@ static size_t text_width(const char *s)
 
 /* ---- Columns ---- */
 
-/* Return true if a column of several rows says the same in all of them. */
+/* Return true if a column of several rows says the same in all of them, or a single row's setting.
+ */
 static bool is_constant(const struct lk_table *t, const struct shown *s)
 {
     char first[LK_CELL_TEXT_MAX], buf[LK_CELL_TEXT_MAX];
@@ -49,15 +51,20 @@ static bool is_constant(const struct lk_table *t, const struct shown *s)
     for (size_t r = 1; r < t->n_rows; r++)
         if (strcmp(text, lk_cell_text(t, &s->of, r, buf)) != 0)
             return false;
-    return t->n_rows > 1;
+    return t->n_rows > 1 || s->setting;
+}
+
+static const char *heading_of(const struct lk_table *t, const struct shown *s)
+{
+    return s->of.bar ? "to 100 %" : t->columns[s->of.at].heading;
 }
 
 static void measure(const struct lk_table *t, struct shown *s)
 {
     char buf[LK_CELL_TEXT_MAX];
 
-    s->width = text_width(t->columns[s->of.at].heading);
-    s->right = lk_cell_is_numeric(t, s->of.at);
+    s->width = text_width(heading_of(t, s));
+    s->right = lk_cell_is_numeric(t, s->of.at) && !s->of.bar;
     for (size_t r = 0; r < t->n_rows; r++) {
         size_t width = text_width(lk_cell_text(t, &s->of, r, buf)) +
                        (size_t)cell_at(t, r, s->of.at)->indent * INDENT;
@@ -83,7 +90,8 @@ static void wrap_text(const struct lk_table *t, struct shown *shown, size_t n, s
     for (size_t i = n; i-- > 0;) {
         struct shown *s = &shown[i];
 
-        if (s->right || s->of.lo != LK_NO_COLUMN || cell_at(t, 0, s->of.at)->type == LK_CELL_NUMBER)
+        if (s->right || s->of.bar || s->of.lo != LK_NO_COLUMN ||
+            cell_at(t, 0, s->of.at)->type == LK_CELL_NUMBER)
             continue;
         least = text_width(t->columns[s->of.at].heading);
         least = least < WRAPPED_MIN ? WRAPPED_MIN : least;
@@ -93,6 +101,15 @@ static void wrap_text(const struct lk_table *t, struct shown *shown, size_t n, s
         }
         return;
     }
+}
+
+/* Leave out optional columns, the last first, until the rest fits; return how many are left. */
+static size_t drop_optional(struct shown *shown, size_t n, size_t width)
+{
+    for (size_t i = n; i-- > 0 && width && total_width(shown, n) > width;)
+        if (shown[i].optional)
+            memmove(&shown[i], &shown[i + 1], (--n - i) * sizeof *shown);
+    return n;
 }
 
 /* ---- Rows ---- */
@@ -111,6 +128,12 @@ static enum lk_status put_padded(struct lk_writer *w, const char *text, size_t b
                  : lk_writer_printf(w, "%s%*s", cut, pad, "");
 }
 
+/* Return true if a line may end before this character: a percent sign stays at its number. */
+static bool may_break(const char *text)
+{
+    return text[0] == ' ' && text[1] != '%';
+}
+
 /* Return the bytes of a text that fit into a width, up to a blank where there is one. */
 static size_t fitting(const char *text, size_t width)
 {
@@ -120,8 +143,8 @@ static size_t fitting(const char *text, size_t width)
         if (((unsigned char)text[bytes] & 0xC0) == 0x80)
             continue;
         if (used++ == width)
-            return text[bytes] == ' ' ? bytes : blank ? blank : bytes;
-        if (text[bytes] == ' ')
+            return may_break(text + bytes) ? bytes : blank ? blank : bytes;
+        if (may_break(text + bytes))
             blank = bytes;
     }
     return bytes;
@@ -140,8 +163,7 @@ static enum lk_status put_row(struct lk_writer *w, const struct lk_table *t,
             const struct shown *s = &shown[i];
             int indent = heading ? 0 : INDENT * cell_at(t, row, s->of.at)->indent;
             char buf[LK_CELL_TEXT_MAX];
-            const char *text =
-                heading ? t->columns[s->of.at].heading : lk_cell_text(t, &s->of, row, buf);
+            const char *text = heading ? heading_of(t, s) : lk_cell_text(t, &s->of, row, buf);
             size_t room = s->width - (size_t)indent, bytes = strlen(text);
 
             if (s->wrapped) {
@@ -211,7 +233,7 @@ enum lk_status lk_text_table(struct lk_writer *w, const struct lk_table *t)
     for (size_t c = 0; c < t->n_columns; c++) {
         if (lk_cell_is_empty(t, c) || t->columns[c].digits <= LK_TABLE_BELOW)
             continue;
-        shown[n] = (struct shown){.of = {c, LK_NO_COLUMN, LK_NO_COLUMN}};
+        shown[n] = (struct shown){.of = {c, LK_NO_COLUMN, LK_NO_COLUMN, false}};
         measure(t, &shown[n++]);
     }
     LK_TRY(lk_writer_printf(w, "%s\n", t->title));
@@ -256,23 +278,27 @@ enum lk_status lk_text_view(struct lk_writer *w, const struct lk_table *t,
     LK_TRY(lk_alloc(&shown, n_view, sizeof *shown));
     LK_TRY(lk_alloc(&same, n_view, sizeof *same));
     for (size_t i = 0; i < n_view; i++) {
-        struct shown s = {0};
+        struct shown s = {.setting = view[i].setting, .optional = view[i].optional};
 
         LK_TRY(lk_cell_columns_find(t, &view[i], &s.of));
         if (lk_cell_is_empty(t, s.of.at))
             continue;
         measure(t, &s);
-        if (n > 0 && is_constant(t, &s))
-            same[n_same++] = s;
-        else
+        if (n > 0 && is_constant(t, &s)) {
+            if (!s.of.bar)
+                same[n_same++] = s;
+        } else {
             shown[n++] = s;
+        }
     }
+    n = drop_optional(shown, n, width);
     if (width && t->n_rows && total_width(shown, n) > width)
         wrap_text(t, shown, n, width);
     for (fit = n; fit > 1 && width && total_width(shown, fit) > width;)
         fit--;
     LK_TRY(put_rows(w, t, shown, fit, width));
-    LK_TRY(put_line(w, t, "the same in all rows", same, n_same, false, width));
+    LK_TRY(put_line(w, t, t->n_rows > 1 ? "the same in all rows" : "with", same, n_same, false,
+                    width));
     LK_TRY(put_line(w, t, "too wide to show (--verbose)", shown + fit, n - fit, true, width));
 out:
     free(same);

@@ -16,8 +16,8 @@ enum lk_status lk_text_table(struct lk_writer *w, const struct lk_table *t);
 /*
  * Write the short view of a table, without its title and notes. Columns whose cells are all empty
  * are left out; those whose cells are all the same become a line below. If the rest is wider than
- * `width`, the last text column is wrapped, and then columns are left out from the right, which a
- * line says.
+ * `width`, optional columns are left out, then the last text column is wrapped, and then columns
+ * are left out from the right, which a line says.
  */
 enum lk_status lk_text_view(struct lk_writer *w, const struct lk_table *t,
                             const struct lk_view_column *view, size_t n_view, size_t width);

@@ -17,11 +17,9 @@ static const struct lk_column columns[] = {
     {"step_hi_s", "to", LK_DIM_TIME, -1},  {"evidence", "evidence", LK_DIM_NONE, -1},
     {"empty", "nothing", LK_DIM_NONE, -1},
 };
-static const struct lk_view_column view[] = {LK_VIEW("gpus"),
-                                             LK_VIEW("local_batch"),
-                                             {"step_s", "step_lo_s", "step_hi_s"},
-                                             LK_VIEW("empty"),
-                                             LK_VIEW("evidence")};
+static const struct lk_view_column view[] = {LK_VIEW("gpus"), LK_VIEW("local_batch"),
+                                             LK_VIEW_RANGE("step_s", "step_lo_s", "step_hi_s"),
+                                             LK_VIEW("empty"), LK_VIEW("evidence")};
 
 static void fill(struct lk_page *p)
 {
