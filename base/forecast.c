@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 const struct lk_words lk_evidence_words = LK_WORDS("a grade of evidence", LK_EVIDENCE_LIST);
@@ -28,18 +29,51 @@ bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecas
            a->config.cap_bytes == b->config.cap_bytes;
 }
 
-enum lk_status lk_forecast_note(struct lk_forecast *f, const char *fmt, ...)
+/* ---- Lines ---- */
+
+static enum lk_status append(char ***lines, size_t *n, size_t *capacity, const char *fmt,
+                             va_list args)
+{
+    LK_PASS(lk_array_grow(lines, capacity, *n + 1, sizeof **lines));
+    LK_PASS(lk_vasprintf(&(*lines)[*n], fmt, args));
+    ++*n;
+    return LK_OK;
+}
+
+#define APPENDER(function, member)                                                                 \
+    enum lk_status function(struct lk_forecast *f, const char *fmt, ...)                           \
+    {                                                                                              \
+        enum lk_status st;                                                                         \
+        va_list args;                                                                              \
+                                                                                                   \
+        va_start(args, fmt);                                                                       \
+        st = append(&f->member, &f->n_##member, &f->member##_capacity, fmt, args);                 \
+        va_end(args);                                                                              \
+        return st;                                                                                 \
+    }
+APPENDER(lk_forecast_say, answer)
+APPENDER(lk_forecast_warn, warnings)
+APPENDER(lk_forecast_note, notes)
+static APPENDER(name_assumed, assumed)
+
+    enum lk_status lk_forecast_assume(struct lk_forecast *f, const char *what, const char *fmt, ...)
 {
     enum lk_status st = LK_OK;
-    va_list ap;
+    char *text = NULL;
+    va_list args;
+    size_t i = 0;
 
-    LK_TRY(lk_array_grow(&f->notes, &f->notes_capacity, f->n_notes + 1, sizeof *f->notes));
-    va_start(ap, fmt);
-    st = lk_vasprintf(&f->notes[f->n_notes], fmt, ap);
-    va_end(ap);
-    if (st == LK_OK)
-        f->n_notes++;
+    va_start(args, fmt);
+    st = lk_vasprintf(&text, fmt, args);
+    va_end(args);
+    LK_TRY(st);
+    while (i < f->n_assumed && strcmp(f->assumed[i], what) != 0)
+        i++;
+    if (i == f->n_assumed)
+        LK_TRY(name_assumed(f, "%s", what));
+    LK_TRY(lk_forecast_note(f, "assumed: %s: %s", what, text));
 out:
+    free(text);
     return st;
 }
 
@@ -233,6 +267,9 @@ static enum lk_status check_forecast(struct lk_json *root, void *base)
 
     f->points_capacity = f->n_points;
     f->backtests_capacity = f->n_backtests;
+    f->answer_capacity = f->n_answer;
+    f->warnings_capacity = f->n_warnings;
+    f->assumed_capacity = f->n_assumed;
     f->notes_capacity = f->n_notes;
     if (f->level > 0.0 && f->level < 1.0)
         return LK_OK;
@@ -253,6 +290,12 @@ static const struct lk_member forecast_rows[] = {
     ROW(backtests, "backtests", LIST, REQUIRED, .of = &backtest_record,
         .count = offsetof(struct lk_forecast, n_backtests),
         .help = "runs that were predicted from the others"),
+    ROW(answer, "answer", TEXTS, OPTIONAL, .count = offsetof(struct lk_forecast, n_answer),
+        .help = "what matters, in sentences", .without = "none"),
+    ROW(warnings, "warnings", TEXTS, OPTIONAL, .count = offsetof(struct lk_forecast, n_warnings),
+        .help = "what a reader must know besides", .without = "none"),
+    ROW(assumed, "assumed", TEXTS, OPTIONAL, .count = offsetof(struct lk_forecast, n_assumed),
+        .help = "what was assumed and not measured", .without = "none"),
     ROW(notes, "notes", TEXTS, REQUIRED, .count = offsetof(struct lk_forecast, n_notes),
         .help = "remarks for the reader"),
     LK_MEMBER_END,

@@ -46,8 +46,8 @@ enum lk_evidence { LK_EVIDENCE_LIST(LK_WORD_VALUE) };
     X(memory_hi_bytes, "to", LK_DIM_BYTES, -1)                                                     \
     X(largest_batch, "largest batch", LK_DIM_NONE, -1)                                             \
     X(cost_per_step, "cost a step", LK_DIM_NONE, 4)                                                \
-    X(cost_per_million, "cost of 1e6", LK_DIM_NONE, 2)                                             \
-    X(energy_per_million_kWh, "kWh of 1e6", LK_DIM_NONE, 3)                                        \
+    X(cost_per_million, "cost a million", LK_DIM_NONE, 2)                                          \
+    X(energy_per_million_kWh, "kWh a million", LK_DIM_NONE, 3)                                     \
     X(goodput, "goodput", LK_DIM_NONE, 3)                                                          \
     X(checkpoint_period_s, "checkpoint every", LK_DIM_TIME, -1)
 
@@ -138,23 +138,42 @@ struct lk_forecast {
     size_t n_points, points_capacity;
     struct lk_backtest *backtests;
     size_t n_backtests, backtests_capacity;
-    char **notes; /* e.g. "knee: 16 nodes", "no held-out evidence: prior model error used" */
+    char **answer; /* sentences that say what matters, the first one first */
+    size_t n_answer, answer_capacity;
+    char **warnings; /* what a reader must know besides: inputs that look wrong, points left out */
+    size_t n_warnings, warnings_capacity;
+    char **assumed; /* what was assumed and not measured, each a few words, once */
+    size_t n_assumed, assumed_capacity;
+    char **notes; /* the details, e.g. what would tell each of the assumed */
     size_t n_notes, notes_capacity;
 };
 
 /* lk_forecast_init, _fini, _read and _write: base/member.h. */
 LK_RECORD_FILE(lk_forecast);
-/* Append a note (printf style). */
+/* Append a sentence to the answer, a warning, or a note (printf style). */
+enum lk_status lk_forecast_say(struct lk_forecast *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+enum lk_status lk_forecast_warn(struct lk_forecast *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 enum lk_status lk_forecast_note(struct lk_forecast *f, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Name what was assumed, and note it: "assumed: WHAT: " and the rest, printf style. */
+enum lk_status lk_forecast_assume(struct lk_forecast *f, const char *what, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Return true if two points of a forecast have the same batch, accumulation and bucket cap and the
  * same words on all axes: they differ in GPUs and nodes only. */
 bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecast_point *a,
                             const struct lk_forecast_point *b);
+/* Return the largest loss of a point; LK_LOSS_IDEAL: none is known, or none is above 0.1 %. */
+enum lk_loss lk_forecast_largest_loss(const struct lk_forecast_point *p);
 /* Make result tables of the points (forecast.csv's columns, without the plan's) and of the
  * back-tests. The caller destroys these and the tables below; they borrow the axes' names from the
  * forecast, which outlives them. */
 enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **out);
+/* Make the table of a what-if's best points at each count of GPUs, by throughput: `most` of them,
+ * and the current configuration. Its columns are those of the points, and "remark". */
+enum lk_status lk_forecast_best_table(const struct lk_forecast *f, size_t most,
+                                      struct lk_table **out);
 enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out);
 /* Make a table of losses: one row a point, one column KEY_s for each loss. */
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out);

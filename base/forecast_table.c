@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Return bytes as a cell; NaN, which is printed as "-": not known. */
@@ -35,19 +36,22 @@ static double known_bytes(uint64_t bytes)
     X("throughput_lo_per_s", "from", LK_DIM_NONE, 1,                                               \
       p->throughput_per_s * p->step_s / p->step_hi_s)                                              \
     X("throughput_hi_per_s", "to", LK_DIM_NONE, 1, p->throughput_per_s * p->step_s / p->step_lo_s) \
-    X("efficiency", "efficiency", LK_DIM_NONE, 3, p->efficiency)                                   \
-    X("efficiency_lo", "from", LK_DIM_NONE, 3, p->efficiency_lo)                                   \
-    X("efficiency_hi", "to", LK_DIM_NONE, 3, p->efficiency_hi)                                     \
+    X("efficiency", "efficiency", LK_DIM_NONE, LK_TABLE_PERCENT, p->efficiency)                    \
+    X("efficiency_lo", "from", LK_DIM_NONE, LK_TABLE_PERCENT, p->efficiency_lo)                    \
+    X("efficiency_hi", "to", LK_DIM_NONE, LK_TABLE_PERCENT, p->efficiency_hi)                      \
     X("measured_step_s", "measured", LK_DIM_TIME, -1, p->measured_step_s)                          \
     X("evidence", "evidence", LK_DIM_NONE, -1,                                                     \
-      *p->evidence_text ? p->evidence_text : lk_evidence_name(p->evidence))
+      *p->evidence_text ? p->evidence_text : lk_evidence_name(p->evidence))                        \
+    X("grade", "evidence", LK_DIM_NONE, LK_TABLE_DATA, lk_evidence_name(p->evidence))              \
+    X("lost_to", "lost to", LK_DIM_NONE, LK_TABLE_DATA, lost)
 static const struct lk_column point_columns[] = {POINT_COLUMNS(LK_TABLE_COLUMN)};
 
 #define GAIN_COLUMNS(X)                                                                            \
     X("gain_pct", "gain, %", LK_DIM_NONE, 1, 100 * (g->ratio - 1))                                 \
     X("gain_lo_pct", "from", LK_DIM_NONE, 1, 100 * (g->lo - 1))                                    \
     X("gain_hi_pct", "to", LK_DIM_NONE, 1, 100 * (g->hi - 1))                                      \
-    X("verdict", "verdict", LK_DIM_NONE, -1, g->verdict ? lk_verdict_name(g->verdict) : NULL)
+    X("verdict", "verdict", LK_DIM_NONE, -1, g->verdict ? lk_verdict_name(g->verdict) : NULL)      \
+    X("remark", "verdict", LK_DIM_NONE, LK_TABLE_DATA, remark_of(g))
 static const struct lk_column gain_columns[] = {GAIN_COLUMNS(LK_TABLE_COLUMN)};
 
 #define BACKTEST_COLUMNS(X)                                                                        \
@@ -57,7 +61,7 @@ static const struct lk_column gain_columns[] = {GAIN_COLUMNS(LK_TABLE_COLUMN)};
     X("lo_s", "from", LK_DIM_TIME, -1, b->lo_s)                                                    \
     X("hi_s", "to", LK_DIM_TIME, -1, b->hi_s)                                                      \
     X("error_pct", "error, %", LK_DIM_NONE, 1, 100 * (b->predicted_s / b->measured_s - 1))         \
-    X("inside", "in the band", LK_DIM_NONE, -1, is_inside(b) ? "yes" : "no")
+    X("inside", "inside", LK_DIM_NONE, -1, is_inside(b) ? "yes" : "no")
 static const struct lk_column backtest_columns[] = {BACKTEST_COLUMNS(LK_TABLE_COLUMN)};
 
 #define LOSS_COLUMN(row, key, text, name) {key "_s", key, LK_DIM_TIME, -1},
@@ -160,6 +164,12 @@ static enum lk_status axis_cells(struct lk_table *t, const struct lk_forecast *f
     return LK_OK;
 }
 
+/* Return true for the current configuration: it alone is surely as fast as itself. */
+static bool is_current(const struct lk_gain *g)
+{
+    return g->known && g->ratio == 1 && g->lo == 1 && g->hi == 1;
+}
+
 static bool has_gains(const struct lk_forecast *f)
 {
     for (size_t i = 0; i < f->n_points; i++)
@@ -168,11 +178,51 @@ static bool has_gains(const struct lk_forecast *f)
     return false;
 }
 
+/* Return how a point of a what-if stands, and whether it is the current configuration. */
+static const char *remark_of(const struct lk_gain *g)
+{
+    static const char *const others[LK_VERDICT_COUNT] = {
+        [LK_VERDICT_BEST] = "best", [LK_VERDICT_TIE] = "tie"};
+    static const char *const current[LK_VERDICT_COUNT] = {
+        [LK_VERDICT_NONE] = "now", [LK_VERDICT_BEST] = "now, best", [LK_VERDICT_TIE] = "now, tie"};
+
+    return (is_current(g) ? current : others)[g->verdict];
+}
+
+/* A loss below this share of the step is not worth a word. */
+static const double LOSS_NAMED = 1e-3;
+
+enum lk_loss lk_forecast_largest_loss(const struct lk_forecast_point *p)
+{
+    enum lk_loss worst = LK_LOSS_IDEAL;
+    double most = LOSS_NAMED * p->step_s;
+
+    for (int i = LK_LOSS_IDEAL + 1; i < LK_LOSS_COUNT && lk_losses_known(p->losses_s); i++)
+        if (p->losses_s[i] > most) {
+            most = p->losses_s[i];
+            worst = (enum lk_loss)i;
+        }
+    return worst;
+}
+
+/* Write "exposed communication 8.0 %"; return NULL where no loss is known. */
+static const char *describe_loss(const struct lk_forecast_point *p, char *buf, size_t size)
+{
+    enum lk_loss loss = lk_forecast_largest_loss(p);
+
+    if (loss == LK_LOSS_IDEAL)
+        return NULL;
+    snprintf(buf, size, "%s %.1f %%", lk_loss_name(loss), 100 * p->losses_s[loss] / p->step_s);
+    return buf;
+}
+
 static enum lk_status point_row(struct lk_table *t, const struct lk_forecast *f,
                                 const struct lk_forecast_point *p)
 {
     const struct lk_gain *g = &p->gain;
     enum lk_status st = LK_OK;
+    char buf[64];
+    const char *lost = describe_loss(p, buf, sizeof buf);
 
     LK_TRY(lk_table_row(t));
     POINT_COLUMNS(LK_TABLE_CELL)
@@ -184,9 +234,10 @@ out:
     return st;
 }
 
-/* Make the table of points; with_plan: with the columns of all parts of the plan. */
-static enum lk_status point_table(const struct lk_forecast *f, bool with_plan,
-                                  struct lk_table **out)
+/* Make a table of n points, those of the numbers `at` or (NULL) the first; with_plan: with the
+ * columns of all parts of the plan. */
+static enum lk_status point_table(const struct lk_forecast *f, const char *title, const size_t *at,
+                                  size_t n_points, bool with_plan, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
     struct lk_column
@@ -194,20 +245,19 @@ static enum lk_status point_table(const struct lk_forecast *f, bool with_plan,
     int n_parts = with_plan ? LK_PLAN_TABLES : 0;
     struct lk_table *t = NULL;
     size_t n = append(point_columns, LK_COUNT(point_columns), columns, 0);
-    char title[256];
 
     n = append_axes(f, columns, n);
     if (has_gains(f))
         n = append(gain_columns, LK_COUNT(gain_columns), columns, n);
     for (int part = 0; part < n_parts; part++)
         n = append_used(f, part, columns, n);
-    snprintf(title, sizeof title, "Forecast of %s on %s; efficiency against %s, %.0f %% interval",
-             f->job, f->cluster, f->reference, 100 * f->level);
     LK_TRY(lk_table_create(title, columns, n, &t));
-    for (size_t i = 0; i < f->n_points; i++) {
-        LK_TRY(point_row(t, f, &f->points[i]));
+    for (size_t i = 0; i < n_points; i++) {
+        const struct lk_forecast_point *p = &f->points[at ? at[i] : i];
+
+        LK_TRY(point_row(t, f, p));
         for (int part = 0; part < n_parts; part++)
-            LK_TRY(plan_cells(t, part, &f->points[i].plan));
+            LK_TRY(plan_cells(t, part, &p->plan));
     }
     *out = t;
     t = NULL;
@@ -218,21 +268,82 @@ out:
 
 enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_table **out)
 {
-    return point_table(f, true, out);
+    return point_table(f, "Forecast", NULL, f->n_points, true, out);
 }
 
 enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
+    char title[256];
 
-    LK_TRY(point_table(f, false, &t));
+    snprintf(title, sizeof title, "Forecast of %s on %s; efficiency against %s, %.0f %% interval",
+             f->job, f->cluster, f->reference, 100 * f->level);
+    LK_TRY(point_table(f, title, NULL, f->n_points, false, &t));
     for (size_t i = 0; i < f->n_notes; i++)
         LK_TRY(lk_table_note(t, "%s", f->notes[i]));
     *out = t;
     t = NULL;
 out:
     lk_table_destroy(t);
+    return st;
+}
+
+/* Return the fastest point with as many GPUs that is not taken; current: the current configuration
+ * alone. n_points: there is none. */
+static size_t fastest(const struct lk_forecast *f, int world_size, const bool *taken, bool current)
+{
+    size_t best = f->n_points;
+
+    for (size_t i = 0; i < f->n_points; i++) {
+        const struct lk_forecast_point *p = &f->points[i];
+
+        if (p->config.world_size == world_size && !taken[i] && (!current || is_current(&p->gain)) &&
+            (best == f->n_points || p->throughput_per_s > f->points[best].throughput_per_s))
+            best = i;
+    }
+    return best;
+}
+
+/* List the best points of each count; at has room for all points. */
+static size_t list_best(const struct lk_forecast *f, size_t most, bool *taken, size_t *at)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < f->n_points; i++) {
+        int world_size = f->points[i].config.world_size;
+        bool first = true;
+
+        for (size_t k = 0; k < i && first; k++)
+            first = f->points[k].config.world_size != world_size;
+        for (size_t k = 0; first && k <= most; k++) {
+            size_t next = fastest(f, world_size, taken, k == most);
+
+            if (next == f->n_points)
+                continue;
+            taken[next] = true;
+            at[n++] = next;
+        }
+    }
+    return n;
+}
+
+enum lk_status lk_forecast_best_table(const struct lk_forecast *f, size_t most,
+                                      struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    bool *taken = NULL;
+    size_t *at = NULL;
+    char title[256];
+
+    snprintf(title, sizeof title, "Fastest configurations of %s on %s, %.0f %% interval", f->job,
+             f->cluster, 100 * f->level);
+    LK_TRY(lk_alloc(&taken, f->n_points, sizeof *taken));
+    LK_TRY(lk_alloc(&at, f->n_points, sizeof *at));
+    LK_TRY(point_table(f, title, at, list_best(f, most, taken, at), false, out));
+out:
+    free(at);
+    free(taken);
     return st;
 }
 

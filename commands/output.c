@@ -3,7 +3,6 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/label.h"
 #include "reports/print.h"
 #include "sim/collective/alpha_beta_fit.h"
 
@@ -25,49 +24,6 @@ enum lk_status forecast_write(const struct lk_forecast *f, const char *out, cons
     }
 out:
     lk_table_destroy(t);
-    return st;
-}
-
-/* Name a point by labels: its counts, and its words on the axes of a what-if. */
-static enum lk_status point_labels(const struct lk_forecast *f, const struct lk_forecast_point *p,
-                                   char **out)
-{
-    LK_PASS(lk_label_add(out, "gpus", "%d", p->config.world_size));
-    LK_PASS(lk_label_add(out, "local_batch", "%d", p->config.local_batch));
-    LK_PASS(lk_label_add(out, "accumulation", "%d", p->config.accumulation));
-    for (size_t i = 0; i < f->n_axes; i++)
-        if (*p->words[i])
-            LK_PASS(lk_label_add(out, f->axes[i], "%s", p->words[i]));
-    return LK_OK;
-}
-
-enum lk_status forecast_values(const struct lk_forecast *f, struct lk_page *page)
-{
-    enum lk_status st = LK_OK;
-    char *labels = NULL;
-
-    for (size_t i = 0; i < f->n_points; i++) {
-        const struct lk_forecast_point *p = &f->points[i];
-        const struct {
-            const char *name;
-            enum lk_dimension dim;
-            double value;
-        } values[] = {{"efficiency", LK_DIM_NONE, p->efficiency},
-                      {"efficiency_lo", LK_DIM_NONE, p->efficiency_lo},
-                      {"efficiency_hi", LK_DIM_NONE, p->efficiency_hi},
-                      {"step_s", LK_DIM_TIME, p->step_s},
-                      {"step_lo_s", LK_DIM_TIME, p->step_lo_s},
-                      {"step_hi_s", LK_DIM_TIME, p->step_hi_s},
-                      {"throughput_per_s", LK_DIM_NONE, p->throughput_per_s}};
-
-        free(labels);
-        labels = NULL;
-        LK_TRY(point_labels(f, p, &labels));
-        for (size_t v = 0; v < LK_COUNT(values); v++)
-            LK_TRY(lk_page_value(page, values[v].name, labels, values[v].dim, values[v].value));
-    }
-out:
-    free(labels);
     return st;
 }
 

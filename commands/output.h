@@ -4,7 +4,6 @@
 
 #include "base/cluster.h"
 #include "base/forecast.h"
-#include "base/page.h"
 #include "base/status.h"
 #include "base/table.h"
 
@@ -12,9 +11,6 @@
 
 /* Write a forecast to `out` (JSON) and its points to `csv`; NULL: not asked for. */
 enum lk_status forecast_write(const struct lk_forecast *f, const char *out, const char *csv);
-/* Append the values of a forecast's points to the page: efficiency and step time with their
- * intervals, and throughput, of each configuration. */
-enum lk_status forecast_values(const struct lk_forecast *f, struct lk_page *page);
 
 /*
  * Open a file for writing and throw it away: a path that cannot be written must not show at the end

@@ -9,6 +9,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
+#include "commands/forecast_page.h"
 #include "commands/inputs.h"
 #include "commands/output.h"
 #include "sim/forecast/forecast.h"
@@ -107,8 +108,16 @@ out:
     return st;
 }
 
-/* Print the tables of a forecast. job is NULL for one from throughputs alone, which has no losses.
- */
+/* Return true if a planning option other than a factor with a default was given. */
+static bool plan_asked(const struct plan_options *o)
+{
+    struct lk_plan_request r = o->request;
+
+    r.cost_factor = 0;
+    return o->memory || memcmp(&r, &(struct lk_plan_request){0}, sizeof r) != 0;
+}
+
+/* Fill the page. job is NULL for a forecast from throughputs alone, which has no losses. */
 static enum lk_status print(const struct options *o, const struct lk_job *job,
                             const struct lk_cluster *cluster, const struct lk_forecast *f,
                             struct lk_page *page)
@@ -116,8 +125,17 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
     enum { POINTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, DEVICES, BACKTESTS, LOSSES, COUNT };
     enum lk_status st = LK_OK;
     struct lk_table *tables[COUNT] = {NULL};
-    static const char *const names[COUNT] = {"points",  "plan",     "target", "memory",
-                                             "devices", "backtest", "losses"};
+    const enum lk_page_place plan =
+        plan_asked(&o->plan) || forecast_has_target(f) ? LK_PAGE_MAIN : LK_PAGE_DETAIL;
+    const struct {
+        const char *name;
+        enum lk_page_place place;
+        enum forecast_view view;
+    } shown[COUNT] = {
+        {"points", LK_PAGE_MAIN, FORECAST_POINTS}, {"plan", plan, FORECAST_PLAN},
+        {"target", plan, FORECAST_PLAN},           {"memory", LK_PAGE_MAIN, FORECAST_OTHER},
+        {"devices", LK_PAGE_MAIN, FORECAST_OTHER}, {"backtest", LK_PAGE_DETAIL, FORECAST_OTHER},
+        {"losses", LK_PAGE_DETAIL, FORECAST_OTHER}};
 
     LK_TRY(lk_forecast_table(f, &tables[POINTS]));
     LK_TRY(lk_forecast_plan_tables(f, true, &tables[PLANS]));
@@ -130,22 +148,15 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
         LK_TRY(lk_forecast_backtest_table(f, &tables[BACKTESTS]));
     if (job)
         LK_TRY(lk_forecast_loss_table(f, &tables[LOSSES]));
+    LK_TRY(forecast_page_answer(f, false, page));
     for (int i = 0; i < COUNT; i++)
-        LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &tables[i]));
-    LK_TRY(forecast_values(f, page));
+        LK_TRY(
+            forecast_page_table(f, shown[i].name, shown[i].place, shown[i].view, &tables[i], page));
+    LK_TRY(forecast_page_files(o->out, o->csv, page));
 out:
     for (int i = 0; i < COUNT; i++)
         lk_table_destroy(tables[i]);
     return st;
-}
-
-/* Return true if a planning option other than a factor with a default was given. */
-static bool plan_asked(const struct plan_options *o)
-{
-    struct lk_plan_request r = o->request;
-
-    r.cost_factor = 0;
-    return o->memory || memcmp(&r, &(struct lk_plan_request){0}, sizeof r) != 0;
 }
 
 /* Refuse options that conflict with the source of evidence, or are missing. */

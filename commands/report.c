@@ -122,11 +122,11 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
 {
     const struct options *opt = options;
     enum lk_status st = LK_OK;
+    static const char *const of_runs[] = {"waterfall", "timeline"};
     struct input in = {0};
     char title[256];
     bool plan;
 
-    (void)page;
     LK_TRY(read_input(operands, (size_t)n, &in));
     LK_TRY(make_title(&in, opt, title, sizeof title));
     lk_printable(title);
@@ -140,12 +140,11 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
         LK_KEEP(plot_run(&in, opt, title));
     LK_TRY(st);
     if (in.n_forecasts)
-        printf("%s/efficiency.svg .png .csv .gp\n", opt->out);
+        LK_TRY(lk_page_say(page, "%s/efficiency.svg .png .csv .gp", opt->out));
     if (plan)
-        printf("%s/plan.svg .png .csv .gp\n", opt->out);
-    if (in.runs.n)
-        printf("%s/waterfall.svg .png .csv .gp\n%s/timeline.svg .png .csv .gp\n", opt->out,
-               opt->out);
+        LK_TRY(lk_page_say(page, "%s/plan.svg .png .csv .gp", opt->out));
+    for (size_t i = 0; i < LK_COUNT(of_runs) && in.runs.n; i++)
+        LK_TRY(lk_page_say(page, "%s/%s.svg .png .csv .gp", opt->out, of_runs[i]));
 out:
     for (size_t i = 0; i < in.n_forecasts; i++)
         lk_forecast_fini(&in.forecasts[i]);

@@ -8,6 +8,7 @@
 #include "sim/forecast/backtest.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct options {
@@ -67,6 +68,30 @@ static enum lk_status nothing_held_out(const struct options *o, const struct evi
                    in->job.name);
 }
 
+/* Fill the page; the table becomes its own. */
+static enum lk_status print(const struct lk_backtests *tests, struct lk_table **table,
+                            struct lk_page *page)
+{
+    static const struct lk_view_column view[] = {LK_VIEW("held_out"), LK_VIEW("measured_s"),
+                                                 LK_VIEW_RANGE("predicted_s", "lo_s", "hi_s"),
+                                                 LK_VIEW("error_percent"), LK_VIEW("inside")};
+    enum lk_status st = LK_OK;
+    struct lk_score score;
+    char *answer = NULL;
+
+    LK_TRY(lk_backtest_score(tests, &score));
+    LK_TRY(lk_backtest_answer(tests, &answer));
+    LK_TRY(lk_page_say(page, "%s", answer));
+    LK_TRY(lk_page_value(page, "error_mean", "", LK_DIM_NONE, score.errors.mean));
+    LK_TRY(lk_page_value(page, "error_worst", "", LK_DIM_NONE, score.errors.worst));
+    LK_TRY(lk_page_value(page, "inside_share", "", LK_DIM_NONE, score.share.value));
+    LK_TRY(lk_page_value(page, "width_mean", "", LK_DIM_NONE, score.width));
+    LK_TRY(lk_page_table(page, "backtest", LK_PAGE_MAIN, view, LK_COUNT(view), table));
+out:
+    free(answer);
+    return st;
+}
+
 static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *o = options;
@@ -91,7 +116,9 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     LK_TRY(lk_backtest_table(&tests, &table));
     if (o->out)
         LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o->out));
-    LK_TRY(lk_page_table(page, "backtest", LK_PAGE_MAIN, NULL, 0, &table));
+    LK_TRY(print(&tests, &table, page));
+    if (o->out)
+        LK_TRY(lk_page_rest(page, "Written: %s.", o->out));
 out:
     lk_table_destroy(table);
     lk_backtests_fini(&tests);

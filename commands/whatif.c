@@ -9,6 +9,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
+#include "commands/forecast_page.h"
 #include "commands/inputs.h"
 #include "commands/output.h"
 #include "sim/planning/memory.h"
@@ -17,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { BEST_MAX = 10 }; /* configurations shown at each count of GPUs, and the current one */
 
 struct options {
     const char *axes[LK_AXIS_COUNT];
@@ -94,21 +97,35 @@ out:
 static enum lk_status print(const struct options *o, const struct lk_evidence_source *source,
                             struct lk_whatif *w, struct lk_page *page)
 {
-    enum { POINTS, EFFECTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, COUNT };
+    enum { POINTS, BEST, EFFECTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, COUNT };
     enum lk_status st = LK_OK;
     struct lk_table *tables[COUNT] = {NULL};
-    static const char *const names[COUNT] = {"points", "effects", "plan", "target", "memory"};
+    const enum lk_page_place plan =
+        forecast_has_target(&w->forecast) ? LK_PAGE_MAIN : LK_PAGE_DETAIL;
+    const struct {
+        const char *name;
+        enum lk_page_place place;
+        enum forecast_view view;
+    } shown[COUNT] = {{"points", LK_PAGE_DETAIL, FORECAST_OTHER},
+                      {"best", LK_PAGE_MAIN, FORECAST_BEST},
+                      {"effects", LK_PAGE_DETAIL, FORECAST_OTHER},
+                      {"plan", LK_PAGE_DETAIL, FORECAST_PLAN},
+                      {"target", plan, FORECAST_PLAN},
+                      {"memory", LK_PAGE_MAIN, FORECAST_OTHER}};
 
     LK_TRY(lk_forecast_table(&w->forecast, &tables[POINTS]));
+    LK_TRY(lk_forecast_best_table(&w->forecast, BEST_MAX, &tables[BEST]));
     if (w->n_effects)
         LK_TRY(lk_whatif_effect_table(w, &tables[EFFECTS]));
     LK_TRY(lk_forecast_plan_tables(&w->forecast, o->page.format != LK_FORMAT_TEXT, &tables[PLANS]));
     if (o->plan.memory && !o->table.file)
         LK_TRY(lk_memory_table(source->job, lk_plan_device_bytes(source->cluster, &o->plan.request),
                                &w->forecast, &tables[MEMORY]));
+    LK_TRY(forecast_page_answer(&w->forecast, true, page));
     for (int i = 0; i < COUNT; i++)
-        LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &tables[i]));
-    LK_TRY(forecast_values(&w->forecast, page));
+        LK_TRY(forecast_page_table(&w->forecast, shown[i].name, shown[i].place, shown[i].view,
+                                   &tables[i], page));
+    LK_TRY(forecast_page_files(o->out, o->csv, page));
 out:
     for (int i = 0; i < COUNT; i++)
         lk_table_destroy(tables[i]);
@@ -170,6 +187,6 @@ const struct lk_command lk_command_whatif = {
     .operands_max = 2,
     .takes_cluster = true,
     .main_value = "efficiency",
-    .tables = TABLES("points", "effects", "plan", "target", "memory"),
+    .tables = TABLES("points", "best", "effects", "plan", "target", "memory"),
     .run = run,
 };

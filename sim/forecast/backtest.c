@@ -1,7 +1,7 @@
 /*
  * Back-tests.
  *
- * Divisions: baselines / items / all / error and table.
+ * Divisions: baselines / items / all / error and table / answer.
  */
 #include "sim/forecast/backtest.h"
 
@@ -310,18 +310,18 @@ static double percent(double predicted, double measured)
     X("predicted_s", "predicted", LK_DIM_TIME, -1, b->predicted_s)                                 \
     X("lo_s", "from", LK_DIM_TIME, -1, b->lo_s)                                                    \
     X("hi_s", "to", LK_DIM_TIME, -1, b->hi_s)                                                      \
-    X("error_percent", "error %", LK_DIM_NONE, 2, percent(b->predicted_s, b->measured_s))          \
+    X("error_percent", "error, %", LK_DIM_NONE, 1, percent(b->predicted_s, b->measured_s))         \
     X("inside", "inside", LK_DIM_NONE, -1,                                                         \
       b->measured_s >= b->lo_s && b->measured_s <= b->hi_s ? "yes" : "no")                         \
-    X("proportional_percent", "proportional", LK_DIM_NONE, 2, BASELINE_(PROPORTIONAL))             \
-    X("line_percent", "line", LK_DIM_NONE, 2, BASELINE_(LINE))                                     \
-    X("amdahl_percent", "Amdahl", LK_DIM_NONE, 2, BASELINE_(AMDAHL))                               \
-    X("pollux_percent", "Pollux", LK_DIM_NONE, 2, BASELINE_(POLLUX))
+    X("proportional_percent", "proportional", LK_DIM_NONE, 1, BASELINE_(PROPORTIONAL))             \
+    X("line_percent", "line", LK_DIM_NONE, 1, BASELINE_(LINE))                                     \
+    X("amdahl_percent", "Amdahl", LK_DIM_NONE, 1, BASELINE_(AMDAHL))                               \
+    X("pollux_percent", "Pollux", LK_DIM_NONE, 1, BASELINE_(POLLUX))
 #define BASELINE_(which) percent(item->baseline_s[LK_BASELINE_##which], b->measured_s)
 
 /* The last column is left out where no item knows the law. */
 static const struct lk_column columns[] = {
-    COLUMNS(LK_TABLE_COLUMN){"law_percent", "law alone", LK_DIM_NONE, 2}};
+    COLUMNS(LK_TABLE_COLUMN){"law_percent", "law alone", LK_DIM_NONE, 1}};
 
 static bool knows_law(const struct lk_backtests *b)
 {
@@ -344,9 +344,8 @@ out:
     return st;
 }
 
-/* Computes the errors of one baseline, on the points where it applies. */
-static enum lk_status baseline_errors(const struct lk_backtests *b, int baseline,
-                                      struct lk_score_errors *out)
+enum lk_status lk_backtest_baseline_errors(const struct lk_backtests *b, enum lk_baseline baseline,
+                                           struct lk_score_errors *out)
 {
     enum lk_status st = LK_OK;
     double *measured = NULL, *predicted = NULL;
@@ -364,11 +363,10 @@ out:
     return st;
 }
 
-static enum lk_status add_summary(struct lk_table *t, const struct lk_backtests *b)
+enum lk_status lk_backtest_score(const struct lk_backtests *b, struct lk_score *out)
 {
     enum lk_status st = LK_OK;
     struct lk_scored *v = NULL;
-    struct lk_score score;
 
     LK_TRY(lk_alloc(&v, b->n, sizeof *v));
     for (size_t i = 0; i < b->n; i++) {
@@ -376,22 +374,30 @@ static enum lk_status add_summary(struct lk_table *t, const struct lk_backtests 
 
         v[i] = (struct lk_scored){test->measured_s, test->predicted_s, test->lo_s, test->hi_s};
     }
-    LK_TRY(lk_score_of(v, b->n, b->level, &score));
-    LK_TRY(lk_score_note(&score, t));
-    for (int k = 0; k < LK_BASELINE_COUNT; k++) {
-        struct lk_score_errors e;
-
-        LK_TRY(baseline_errors(b, k, &e));
-        if (e.n)
-            LK_TRY(lk_table_note(t, "%s, error of %zu: mean %.2f %%, median %.2f %%, worst %.2f %%",
-                                 lk_baseline_text((enum lk_baseline)k), e.n, 100 * e.mean,
-                                 100 * e.median, 100 * e.worst));
-    }
-    LK_TRY(lk_table_note(t, "of a local batch: proportional is the time a sample of the nearest "
-                            "batch, line the one through the nearest two"));
+    LK_TRY(lk_score_of(v, b->n, b->level, out));
 out:
     free(v);
     return st;
+}
+
+static enum lk_status add_summary(struct lk_table *t, const struct lk_backtests *b)
+{
+    struct lk_score score;
+
+    LK_PASS(lk_backtest_score(b, &score));
+    LK_PASS(lk_score_note(&score, t));
+    for (int k = 0; k < LK_BASELINE_COUNT; k++) {
+        struct lk_score_errors e;
+
+        LK_PASS(lk_backtest_baseline_errors(b, (enum lk_baseline)k, &e));
+        if (e.n)
+            LK_PASS(lk_table_note(t,
+                                  "%s, error of %zu: mean %.2f %%, median %.2f %%, worst %.2f %%",
+                                  lk_baseline_text((enum lk_baseline)k), e.n, 100 * e.mean,
+                                  100 * e.median, 100 * e.worst));
+    }
+    return lk_table_note(t, "of a local batch: proportional is the time a sample of the nearest "
+                            "batch, line the one through the nearest two");
 }
 
 enum lk_status lk_backtest_table(const struct lk_backtests *b, struct lk_table **out)
@@ -399,7 +405,7 @@ enum lk_status lk_backtest_table(const struct lk_backtests *b, struct lk_table *
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    LK_TRY(lk_table_create("predictions of what was held out", columns,
+    LK_TRY(lk_table_create("Runs that were held out and predicted from the others", columns,
                            LK_COUNT(columns) - !knows_law(b), &t));
     for (size_t i = 0; i < b->n; i++)
         LK_TRY(add_row(t, &b->items[i]));
@@ -412,5 +418,48 @@ enum lk_status lk_backtest_table(const struct lk_backtests *b, struct lk_table *
     t = NULL;
 out:
     lk_table_destroy(t);
+    return st;
+}
+
+/* ---- Answer ---- */
+
+/* Append the mean error of each baseline that applies: "; baselines: proportional 4.3 %, ...". */
+static enum lk_status append_baselines(const struct lk_backtests *b, char **text)
+{
+    bool any = false;
+
+    for (int k = 0; k < LK_BASELINE_COUNT; k++) {
+        struct lk_score_errors e;
+        char *longer;
+
+        LK_PASS(lk_backtest_baseline_errors(b, (enum lk_baseline)k, &e));
+        if (!e.n)
+            continue;
+        LK_PASS(lk_asprintf(&longer, "%s%s %s %.1f %%", *text, any ? "," : "; simple baselines:",
+                            lk_baseline_name((enum lk_baseline)k), 100 * e.mean));
+        free(*text);
+        *text = longer;
+        any = true;
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_backtest_answer(const struct lk_backtests *b, char **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_score score;
+    char *text = NULL, *longer;
+
+    LK_TRY(lk_backtest_score(b, &score));
+    LK_TRY(lk_asprintf(&text,
+                       "%zu of %zu held-out runs lie%s inside the %.0f %% interval; mean error "
+                       "%.1f %%, worst %.1f %%",
+                       score.inside, score.n, score.n == 1 && score.inside == 1 ? "s" : "",
+                       100 * b->level, 100 * score.errors.mean, 100 * score.errors.worst));
+    LK_TRY(append_baselines(b, &text));
+    LK_TRY(lk_asprintf(&longer, "%s.", text));
+    *out = longer;
+out:
+    free(text);
     return st;
 }

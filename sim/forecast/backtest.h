@@ -7,6 +7,7 @@
 #define LK_SIM_FORECAST_BACKTEST_H
 
 #include "base/forecast.h"
+#include "base/score.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "sim/forecast/baseline.h"
@@ -49,6 +50,13 @@ void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed o
  */
 double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_t *out_n);
 
+/* Score the predictions and their intervals, or one baseline where it applies. */
+enum lk_status lk_backtest_score(const struct lk_backtests *b, struct lk_score *out);
+enum lk_status lk_backtest_baseline_errors(const struct lk_backtests *b, enum lk_baseline baseline,
+                                           struct lk_score_errors *out);
+/* Write how the back-tests came out, as one sentence. pre: b->n > 0. *out is freed by the caller.
+ */
+enum lk_status lk_backtest_answer(const struct lk_backtests *b, char **out);
 /* Append the back-tests to a forecast. */
 enum lk_status lk_backtest_add(const struct lk_backtests *b, struct lk_forecast *out);
 /* Tabulate predictions against measurements with the baselines' errors, and a summary below. */

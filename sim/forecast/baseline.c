@@ -189,6 +189,13 @@ double lk_pollux_throughput(const struct lk_scaling_point *points, size_t n,
 
 /* ---- The table of them ---- */
 
+static const struct lk_words baseline_words = LK_WORDS("a baseline", LK_BASELINE_LIST);
+
+const char *lk_baseline_name(enum lk_baseline b)
+{
+    return baseline_words.names[b];
+}
+
 const char *lk_baseline_text(enum lk_baseline b)
 {
     static const char *const texts[LK_BASELINE_COUNT] = {

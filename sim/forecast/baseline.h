@@ -19,6 +19,8 @@
     X(LK_BASELINE_POLLUX, "pollux", "Pollux's 7-parameter model fitted to all counts")
 
 enum lk_baseline { LK_BASELINE_LIST(LK_WORD_VALUE) LK_BASELINE_COUNT };
+/* Return the name of a baseline, and what it does. */
+const char *lk_baseline_name(enum lk_baseline b);
 const char *lk_baseline_text(enum lk_baseline b);
 
 /*

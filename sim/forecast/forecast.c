@@ -1,11 +1,13 @@
 /*
  * Forecasts.
  *
- * Divisions: the grid / reference and efficiency / points / notes / the whole.
+ * Divisions: the grid / reference and efficiency / points / the best and the answer / the knee /
+ * the whole.
  */
 #include "sim/forecast/forecast.h"
 
 #include "base/array.h"
+#include "base/forecast_answer.h"
 #include "base/stats.h"
 #include "base/units.h"
 #include "sim/forecast/request.h"
@@ -274,8 +276,8 @@ enum lk_status lk_forecast_note_left_out(struct lk_forecast *f, size_t n, const 
 {
     if (!n)
         return LK_OK;
-    return lk_forecast_note(f, "%zu point%s left out. The first: %s", n, n == 1 ? " was" : "s were",
-                            first);
+    return lk_forecast_warn(f, "%zu configuration%s left out. The first: %s", n,
+                            n == 1 ? " is" : "s are", first);
 }
 
 enum lk_status lk_forecast_note_unvaried(struct lk_forecast *f, const struct lk_unvaried *u)
@@ -284,21 +286,23 @@ enum lk_status lk_forecast_note_unvaried(struct lk_forecast *f, const struct lk_
                                                                              : LK_PRIOR_FIXED_SHARE;
 
     if (u->fixed_sd > 0)
-        LK_PASS(lk_forecast_note(f,
-                                 "no run had these accumulations: what a step takes once is known "
-                                 "to %.0f %% of a micro-batch (%s)",
-                                 100 * u->fixed_sd, lk_prior_source(fixed)));
+        LK_PASS(
+            lk_forecast_assume(f, "steps of several micro-batches",
+                               "no run had these accumulations: what a step takes once is known "
+                               "to %.0f %% of a micro-batch (%s)",
+                               100 * u->fixed_sd, lk_prior_source(fixed)));
     if (u->hook)
-        LK_PASS(lk_forecast_note(f, "%s", lk_prior_source(LK_PRIOR_HOOK_ERROR)));
-    return u->shard ? lk_forecast_note(f, "%s are known to %.0f %% of its collectives",
-                                       lk_prior_source(LK_PRIOR_SHARD_ERROR),
-                                       100 * lk_prior_value(LK_PRIOR_SHARD_ERROR))
+        LK_PASS(lk_forecast_assume(f, "what a compression computes",
+                                   "known to a factor of two: no run had one"));
+    return u->shard ? lk_forecast_assume(f, "the order of a sharded step's collectives",
+                                         "their time is known to %.0f %%: no run was sharded",
+                                         100 * lk_prior_value(LK_PRIOR_SHARD_ERROR))
                     : LK_OK;
 }
 
 enum lk_status lk_forecast_note_no_reference(struct lk_forecast *f, const char *why)
 {
-    return why ? lk_forecast_note(f, "efficiency: not known without its reference: %s", why)
+    return why ? lk_forecast_warn(f, "Efficiency is not known without its reference: %s", why)
                : LK_OK;
 }
 
@@ -350,31 +354,7 @@ static enum lk_status predict_all(struct forecast *f)
     return lk_forecast_note_left_out(f->out, f->n_refused, f->refusal);
 }
 
-/* ---- Notes ---- */
-
-/* Names the largest loss of each GPU count's first point. */
-static enum lk_status note_losses(const struct forecast *f)
-{
-    char text[32];
-
-    for (size_t i = 0; i < f->out->n_points; i++) {
-        const struct lk_forecast_point *p = &f->out->points[i];
-        int world_size = p->config.world_size, worst = LK_LOSS_IDEAL + 1;
-
-        if (world_size == 1 || (i && p[-1].config.world_size == world_size) ||
-            isnan(p->losses_s[worst]))
-            continue;
-        for (int l = worst; l < LK_LOSS_COUNT; l++)
-            if (p->losses_s[l] > p->losses_s[worst])
-                worst = l;
-        LK_PASS(
-            lk_forecast_note(f->out, "largest loss at %d GPUs: %s, %s (%.1f %% of the step)",
-                             world_size, lk_loss_text((enum lk_loss)worst),
-                             lk_units_format(LK_DIM_TIME, p->losses_s[worst], text, sizeof text),
-                             100 * p->losses_s[worst] / p->step_s));
-    }
-    return LK_OK;
-}
+/* ---- The best and the answer ---- */
 
 /* A point with a batch outside the measured ones is shown, but is not named the best. */
 static bool may_be_best(const struct lk_prediction *p)
@@ -412,52 +392,54 @@ out:
     return st;
 }
 
-static enum lk_status note_best_at(const struct forecast *f, int world_size)
+/* Says, or notes, which configuration is the best at a count that has several, and by how much.
+ * Without draws nothing tells whether a difference is one. */
+static enum lk_status tell_best_at(const struct forecast *f, int world_size, bool say)
 {
     size_t n = f->points.n, best = best_at(f, world_size, n), next = best_at(f, world_size, best);
     const struct lk_forecast_point *points = f->out->points;
-    const struct lk_config *c;
-    double sure, gain;
-    char cap[32], words[128] = "";
+    char words[LK_ANSWER_WORDS];
+    double sure;
 
-    if (best == n || next == n)
+    if (best == n || next == n || !f->points.v[0].n_draws)
         return LK_OK;
-    c = &points[best].config;
-    gain = points[best].throughput_per_s / points[next].throughput_per_s - 1;
     LK_PASS(certainty(f, best, next, &sure));
-    for (size_t i = 0, at = 0; i < f->out->n_axes; i++)
-        if (*points[best].words[i])
-            at += (size_t)snprintf(words + at, sizeof words - at, ", %s %s", f->out->axes[i],
-                                   points[best].words[i]);
-    return lk_forecast_note(f->out,
-                            "best at %d GPUs: local batch %d, accumulation %d, bucket cap %s%s: "
-                            "%.1f %% above the next, "
-                            "%s the error (%.0f %% likely)",
-                            world_size, c->local_batch, c->accumulation,
-                            lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap),
-                            words, 100 * gain,
-                            sure >= (1 + f->request->level) / 2 ? "beyond" : "within", 100 * sure);
+    return (say ? lk_forecast_say : lk_forecast_note)(
+        f->out,
+        "Best of those asked for at %d GPU%s: %s, %.1f %% faster than the next, %s the model's "
+        "error (%.0f %% likely).",
+        world_size, world_size == 1 ? "" : "s",
+        lk_answer_config(f->out, &points[best], words, sizeof words),
+        100 * (points[best].throughput_per_s / points[next].throughput_per_s - 1),
+        sure >= (1 + f->request->level) / 2 ? "beyond" : "within", 100 * sure);
 }
 
-/* Names the best configuration of each count that has several, and by how much. Without
- * draws nothing tells whether a difference is one. */
-static enum lk_status note_best(const struct forecast *f)
+/* Returns the point that the answer is about: the best at the most GPUs. */
+static size_t main_point(const struct forecast *f)
+{
+    const struct lk_forecast_point *p = f->out->points;
+    size_t most = 0, best;
+
+    for (size_t i = 1; i < f->out->n_points; i++)
+        most = p[i].config.world_size > p[most].config.world_size ? i : most;
+    best = best_at(f, p[most].config.world_size, f->points.n);
+    return best < f->points.n && f->points.v[0].n_draws ? best : most;
+}
+
+static enum lk_status tell_best(const struct forecast *f, int most)
 {
     const struct lk_prediction *v = f->points.v;
     size_t outside = 0;
 
-    if (!v[0].n_draws)
-        return LK_OK;
     for (size_t i = 0; i < f->points.n; i++)
         outside += !may_be_best(&v[i]);
-    if (outside)
+    if (outside && f->points.n > 1)
         LK_PASS(lk_forecast_note(f->out,
-                                 "%zu row%s extrapolated on local batch: not candidates for the "
-                                 "best",
-                                 outside, outside == 1 ? "" : "s"));
+                                 "%zu row%s extrapolated on local batch: not named the best",
+                                 outside, outside == 1 ? " is" : "s are"));
     for (size_t i = 0; i < f->points.n; i++)
         if (!i || v[i - 1].config.world_size != v[i].config.world_size)
-            LK_PASS(note_best_at(f, v[i].config.world_size));
+            LK_PASS(tell_best_at(f, v[i].config.world_size, v[i].config.world_size == most));
     return LK_OK;
 }
 
@@ -499,12 +481,12 @@ enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_
     return LK_OK;
 }
 
-/* Notes the knee of weak scaling from the first point's configuration. */
-static enum lk_status note_knee(const struct forecast *f)
+/* Says where the knee of weak scaling is, from the first point's configuration. */
+static enum lk_status tell_knee(const struct forecast *f)
 {
     enum lk_status st = LK_OK;
     const struct lk_evidence_source *e = f->evidence;
-    int nodes = 0, asked = 1, most;
+    int nodes = 0, asked = 1, most, per_node = e->cluster->gpus_per_node;
 
     for (size_t i = 0; i < f->points.n; i++)
         asked = f->points.v[i].config.nodes > asked ? f->points.v[i].config.nodes : asked;
@@ -519,15 +501,40 @@ static enum lk_status note_knee(const struct forecast *f)
     if (st != LK_OK)
         return st;
     if (nodes < most)
-        LK_TRY(
-            lk_forecast_note(f->out,
-                             "knee: %d node%s (%d GPUs); beyond it a further node adds less than "
-                             "half of what the first delivers",
-                             nodes, nodes == 1 ? "" : "s", nodes * e->cluster->gpus_per_node));
-    else
-        LK_TRY(lk_forecast_note(f->out, "knee: not reached within %d nodes", most));
-out:
-    return st;
+        return lk_forecast_say(f->out,
+                               "The knee is at %d node%s (%d GPUs): a further node adds less than "
+                               "half of what the first delivers.",
+                               nodes, nodes == 1 ? "" : "s", nodes * per_node);
+    return lk_forecast_say(f->out,
+                           "No knee within %d nodes: each adds at least half of what the first "
+                           "delivers.",
+                           most);
+}
+
+/* Says which run would narrow a forecast far beyond the measured counts. */
+static enum lk_status tell_run(const struct forecast *f, const struct lk_forecast_point *p)
+{
+    enum { FAR = 4 }; /* times the measured GPUs */
+    const struct lk_evidence_source *e = f->evidence;
+    int most = 0;
+
+    for (size_t i = 0; i < e->n_measured; i++)
+        if (!isnan(e->measured[i].step_s) && e->measured[i].config.world_size > most)
+            most = e->measured[i].config.world_size;
+    if (!most || p->config.world_size < FAR * most || p->evidence != LK_EVIDENCE_EXTRAPOLATED)
+        return LK_OK;
+    return lk_forecast_say(f->out, "A run on %d GPUs would narrow this most cheaply.", 2 * most);
+}
+
+static enum lk_status tell(const struct forecast *f)
+{
+    size_t at = main_point(f);
+    const struct lk_forecast_point *p = &f->out->points[at];
+
+    LK_PASS(lk_answer_point(f->out, at));
+    LK_PASS(tell_best(f, p->config.world_size));
+    LK_PASS(tell_knee(f));
+    return tell_run(f, p);
 }
 
 /* ---- The whole ---- */
@@ -544,9 +551,7 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
     LK_TRY(make_grid(&f));
     LK_TRY(ops->prepare(evidence->self, &o));
     LK_TRY(predict_all(&f));
-    LK_TRY(note_losses(&f));
-    LK_TRY(note_best(&f));
-    LK_TRY(note_knee(&f));
+    LK_TRY(tell(&f));
     if (ops->conclude)
         LK_TRY(ops->conclude(evidence->self, f.points.v, f.points.n, &o));
     *out = o;

@@ -6,7 +6,7 @@
  *             -> evidence: a prediction of each            (sim/forecast/evidence.h)
  *             -> reference of each, predicted once         (the smallest measured count)
  *             -> points, with efficiency over the reference
- *             -> notes: largest losses, best of a count, knee
+ *             -> answer: the most GPUs, best of a count, knee (base/forecast_answer.h)
  *
  * `predict` is a request to it, with one or the other source of evidence; `whatif`
  * (sim/whatif/whatif.h) has a grid of its own over machines and configurations, and takes the

@@ -355,17 +355,15 @@ static enum lk_status note_overlap(const struct model *m, const struct lk_predic
         largest = p[i].config.world_size > largest->world_size ? &p[i].config : largest;
     o = lk_overlap_of(m->cluster, largest->nodes);
     if (!lk_quantity_known(&m->cluster->gamma_wire))
-        LK_PASS(
-            lk_forecast_note(out,
-                             "assumed: compute takes %.0f %% longer while collectives run, on %d "
-                             "GPUs (arXiv:2507.03114; `lockstep calibrate` measures it, "
-                             "--overlap-slowdown sets it)",
-                             100 * o.gamma_wire, largest->world_size));
+        LK_PASS(lk_forecast_assume(out, "how communication slows compute",
+                                   "compute takes %.0f %% longer while collectives run, on %d GPUs "
+                                   "(arXiv:2507.03114; --overlap-slowdown sets it)",
+                                   100 * o.gamma_wire, largest->world_size));
     return lk_quantity_known(&m->cluster->delta)
                ? LK_OK
-               : lk_forecast_note(out,
-                                  "assumed: collectives take %.0f %% longer while compute runs",
-                                  100 * o.delta);
+               : lk_forecast_assume(out, "how compute slows communication",
+                                    "collectives take %.0f %% longer while compute runs",
+                                    100 * o.delta);
 }
 
 /* Note that the network between nodes is a preset's. */
@@ -378,12 +376,11 @@ static enum lk_status note_network(const struct model *m, const struct lk_predic
         several |= p[i].config.nodes > 1;
     if (!several || !lk_link_network_assumed(m->cluster))
         return LK_OK;
-    return lk_forecast_note(
-        out,
-        "assumed: the network between nodes of preset %s; %slower rates are "
-        "among the draws. All-reduces on 2 nodes (lockstep calibrate, or "
-        "import of nccl-tests) would tell it",
-        m->cluster->name, m->cluster->topology.nics_per_node > 1 ? "fewer cards a node and " : "");
+    LK_PASS(lk_forecast_assume(out, "the network between nodes",
+                               "that of preset %s; slower ones are within the interval",
+                               m->cluster->name));
+    return lk_forecast_say(out, "All-reduces measured on 2 nodes (lockstep calibrate, or lockstep "
+                                "import of nccl-tests) would narrow this most.");
 }
 
 /* Note what a bucket costs where a configuration has other buckets than the job. */
@@ -404,8 +401,8 @@ static enum lk_status note_bucket(const struct model *m, const struct lk_predict
                                 "a bucket costs %.0f us of compute (sd %.0f us), from runs of "
                                 "several bucket caps",
                                 1e6 * b->s, 1e6 * b->sd);
-    return lk_forecast_note(out, "assumed: a bucket costs %.0f us of compute (%s)", 1e6 * b->s,
-                            lk_prior_source(LK_PRIOR_BUCKET));
+    return lk_forecast_assume(out, "a bucket's compute", "%.0f us (%s)", 1e6 * b->s,
+                              lk_prior_source(LK_PRIOR_BUCKET));
 }
 
 /* Note that ranks outnumber the devices of their node. */
@@ -421,9 +418,9 @@ static enum lk_status note_turns(const struct model *m, const struct lk_predicti
     }
     if (most <= m->cluster->gpus_per_node)
         return LK_OK;
-    return lk_forecast_note(out,
-                            "%d ranks of a node take turns on %d devices, which lengthens their "
-                            "compute by an amount known to %.0f %% (%s)",
+    return lk_forecast_warn(out,
+                            "%d ranks of a node share its devices (%d), which lengthens their "
+                            "compute by an amount known to %.0f %% (%s).",
                             most, m->cluster->gpus_per_node, 100 * lk_prior_value(LK_PRIOR_TURNS),
                             lk_prior_source(LK_PRIOR_TURNS));
 }
@@ -447,34 +444,35 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
     }
     if (m->options.scale_tests)
         LK_PASS(lk_forecast_note(out,
-                                 "model error %.1f %% a doubling of the GPUs, from %zu "
-                                 "back-tests and the prior",
+                                 "model error: %.1f %% for each doubling of the GPUs, by other "
+                                 "jobs and scales of this one that were held out: %zu",
                                  100 * m->options.scale_error, m->options.scale_tests));
     else
         LK_PASS(lk_forecast_note(
             out,
-            "no held-out evidence: prior model error of %.1f %% a "
-            "doubling of the GPUs (%s)",
+            "model error: %.1f %% for each doubling of the GPUs, by other jobs (%s): no scale "
+            "of this one could be held out",
             100 * m->options.scale_error,
             lk_prior_source(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset))));
     if (other)
-        LK_PASS(lk_forecast_note(
-            out, "%zu runs of several GPUs were made on another machine: not used", other));
+        LK_PASS(
+            lk_forecast_warn(out, "Not used: %zu runs of several GPUs on another machine.", other));
     if (costless)
-        LK_PASS(lk_forecast_note(out,
-                                 "runs of %d GPUs are no anchor: this cluster has no cost of an "
-                                 "all_reduce on as many ranks",
+        LK_PASS(lk_forecast_warn(out,
+                                 "The runs of %d GPUs are not used: the cluster has no "
+                                 "all_reduce on as many ranks.",
                                  costless));
     if (rank)
-        LK_PASS(lk_forecast_note(out, "assumed: persistent rank sd %.1f %%",
-                                 100 * lk_prior_value(LK_PRIOR_RANK_SD)));
+        LK_PASS(lk_forecast_assume(out, "how equal devices differ", "by %.1f %% (sd)",
+                                   100 * lk_prior_value(LK_PRIOR_RANK_SD)));
     if (transient)
-        LK_PASS(lk_forecast_note(out, "assumed: transient sd %.1f %%",
-                                 100 * lk_prior_value(LK_PRIOR_TRANSIENT_SD)));
+        LK_PASS(lk_forecast_assume(out, "how micro-batches differ", "by %.1f %% (sd)",
+                                   100 * lk_prior_value(LK_PRIOR_TRANSIENT_SD)));
     if (overlap)
         LK_PASS(note_overlap(m, p, n, out));
     if (kappa)
-        LK_PASS(lk_forecast_note(out, "co-location not measured on this cluster: taken as 0"));
+        LK_PASS(lk_forecast_assume(out, "how ranks of one node slow each other",
+                                   "not at all: not measured on this cluster"));
     return LK_OK;
 }
 
@@ -487,9 +485,11 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
     const struct {
         bool unknown;
         enum lk_prior prior;
-    } rows[] = {{!lk_quantity_known(&c->node_sd) && isnan(slow->node_sd), LK_PRIOR_NODE_SD},
-                {!lk_quantity_known(&c->link_sd), LK_PRIOR_LINK_SD},
-                {!lk_quantity_known(&c->tail_share), LK_PRIOR_TAIL_SHARE}};
+        const char *what;
+    } rows[] = {
+        {!lk_quantity_known(&c->node_sd) && isnan(slow->node_sd), LK_PRIOR_NODE_SD, "equal nodes"},
+        {!lk_quantity_known(&c->link_sd), LK_PRIOR_LINK_SD, "equal links"},
+        {!lk_quantity_known(&c->tail_share), LK_PRIOR_TAIL_SHARE, "no rare slow steps"}};
     int ranks = 1, nodes = 1;
 
     for (size_t i = 0; i < n; i++) {
@@ -498,7 +498,7 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
     }
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         if (rows[i].unknown && (rows[i].prior == LK_PRIOR_TAIL_SHARE ? ranks : nodes) > 1)
-            LK_PASS(lk_forecast_note(out, "assumed: %s", lk_prior_source(rows[i].prior)));
+            LK_PASS(lk_forecast_assume(out, rows[i].what, "%s", lk_prior_source(rows[i].prior)));
     return LK_OK;
 }
 
@@ -508,9 +508,9 @@ static enum lk_status note_slow(const struct model *m, struct lk_forecast *out)
     const struct lk_known_stragglers *slow = &m->predictor->slow;
 
     for (size_t i = slow->n_file; i < slow->n; i++)
-        LK_PASS(lk_forecast_note(out,
-                                 "rank %d computes %.2f times as long as the others (%s): taken as "
-                                 "the same rank at every count",
+        LK_PASS(lk_forecast_warn(out,
+                                 "Rank %d computes %.2f times as long as the others (%s), and is "
+                                 "taken to do so at every count.",
                                  slow->list[i].rank, slow->list[i].compute.value,
                                  slow->list[i].compute.source));
     return LK_OK;

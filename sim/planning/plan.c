@@ -6,6 +6,7 @@
 #include "sim/planning/plan.h"
 
 #include "base/array.h"
+#include "base/forecast_answer.h"
 #include "base/units.h"
 #include "sim/planning/economics.h"
 #include "sim/planning/memory.h"
@@ -35,13 +36,13 @@ struct state {
 
 static const struct {
     double value, lo, hi; /* seconds */
-    const char *source;
+    const char *what, *source;
 } priors[LK_PLAN_PRIOR_COUNT] = {
-    [LK_PLAN_PRIOR_MTBF] = {50700 * 3600.0, 29500 * 3600.0, 87000 * 3600.0,
+    [LK_PLAN_PRIOR_MTBF] = {50700 * 3600.0, 29500 * 3600.0, 87000 * 3600.0, "how often GPUs fail",
                             "a GPU fails once in 50,700 h (29,500 to 87,000): 419 stops in 54 days "
                             "of 16,384 H100 (arXiv:2407.21783); low: 6.50 failures in 1000 days of "
                             "8 A100 (arXiv:2410.21680); high: as far above"},
-    [LK_PLAN_PRIOR_RESTART] = {660, 330, 1320,
+    [LK_PLAN_PRIOR_RESTART] = {660, 330, 1320, "how long a restart takes",
                                "a restart takes 11 min: median between retries on 504 B200 "
                                "(arXiv:2605.09370), bounds a factor of two"},
 };
@@ -186,19 +187,15 @@ static void plan_point(const struct state *p, size_t i)
 
 /* ---- Notes ---- */
 
-/* Write "64 GPUs, local batch 4, accumulation 2, bucket cap 25 MiB, sharding zero2". */
+/* Write "64 GPUs, accumulation 2, sharding zero2". */
 static void describe(const struct lk_forecast *f, const struct lk_forecast_point *p, char *out,
                      size_t size)
 {
-    char cap[32];
-    size_t at;
+    char words[LK_ANSWER_WORDS];
 
-    lk_units_format(LK_DIM_BYTES, (double)p->config.cap_bytes, cap, sizeof cap);
-    at = (size_t)snprintf(out, size, "%d GPUs, local batch %d, accumulation %d, bucket cap %s",
-                          p->config.world_size, p->config.local_batch, p->config.accumulation, cap);
-    for (size_t i = 0; i < f->n_axes && at < size; i++)
-        if (*p->words[i])
-            at += (size_t)snprintf(out + at, size - at, ", %s %s", f->axes[i], p->words[i]);
+    lk_answer_config(f, p, words, sizeof words);
+    snprintf(out, size, "%d GPU%s%s%s", p->config.world_size, p->config.world_size == 1 ? "" : "s",
+             *words ? ", " : "", words);
 }
 
 /* Return true if more than the GPUs differ; else the notes on the curve suffice. */
@@ -291,21 +288,21 @@ static const struct lk_forecast_point *least_of(const struct state *p, size_t of
 static enum lk_status note_least(const struct state *p)
 {
     const struct lk_forecast_point *q;
-    char words[256];
+    char words[LK_ANSWER_WORDS + 32];
 
     q = least_of(p, offsetof(struct lk_plan, time_to_target_h), false);
     if (q) {
         describe(p->f, q, words, sizeof words);
-        LK_PASS(lk_forecast_note(p->f, "least time to the target of all: %.4g h (%.4g to %.4g): %s",
-                                 q->plan.time_to_target_h, q->plan.time_to_target_lo_h,
-                                 q->plan.time_to_target_hi_h, words));
+        LK_PASS(lk_forecast_say(p->f, "Least time to the target: %.4g h (%.4g to %.4g), with %s.",
+                                q->plan.time_to_target_h, q->plan.time_to_target_lo_h,
+                                q->plan.time_to_target_hi_h, words));
     }
     q = least_of(p, offsetof(struct lk_plan, cost_to_target), false);
     if (q) {
         describe(p->f, q, words, sizeof words);
-        LK_PASS(lk_forecast_note(p->f, "least cost to the target of all: %.4g (%.4g to %.4g): %s",
-                                 q->plan.cost_to_target, q->plan.cost_to_target_lo,
-                                 q->plan.cost_to_target_hi, words));
+        LK_PASS(lk_forecast_say(p->f, "Least cost to the target: %.4g (%.4g to %.4g), with %s.",
+                                q->plan.cost_to_target, q->plan.cost_to_target_lo,
+                                q->plan.cost_to_target_hi, words));
     }
     return LK_OK;
 }
@@ -321,17 +318,17 @@ static enum lk_status note_paying(const struct state *p)
     if (!fast)
         return isnan(noise->value) || isnan(p->economics.target_samples.value)
                    ? LK_OK
-                   : lk_forecast_note(f, "where more GPUs stop paying: not said, nothing that was "
-                                         "asked for fits in memory");
+                   : lk_forecast_warn(f, "Where more GPUs stop paying is not known: nothing that "
+                                         "was asked for fits in memory.");
     if (lo == hi)
-        LK_PASS(lk_forecast_note(
-            f, "time to the target, by GPUs alone, is least at %d, of those asked for", fast));
+        LK_PASS(
+            lk_forecast_say(f, "Time to the target is least on %d GPUs of those asked for.", fast));
     else
         LK_PASS(
-            lk_forecast_note(f,
-                             "time to the target, by GPUs alone, is least at %d, of those asked "
-                             "for; %d to %d over the noise scale's interval",
-                             fast, lo, hi));
+            lk_forecast_say(f,
+                            "Time to the target is least on %d GPUs of those asked for (%d to %d "
+                            "within the noise scale's interval).",
+                            fast, lo, hi));
     least = least_of(p, offsetof(struct lk_plan, cost_to_target), true);
     if (!least)
         return LK_OK;
@@ -340,10 +337,9 @@ static enum lk_status note_paying(const struct state *p)
             f->points[i].plan.cost_to_target <=
                 p->request->cost_factor * least->plan.cost_to_target)
             within = f->points[i].config.world_size;
-    LK_PASS(lk_forecast_note(f,
-                             "cost to the target is least at %d GPUs; up to %d it stays below %g "
-                             "times that",
-                             least->config.world_size, within, p->request->cost_factor));
+    LK_PASS(lk_forecast_say(f,
+                            "Its cost is least on %d GPUs, and up to %d stays below %g times that.",
+                            least->config.world_size, within, p->request->cost_factor));
     return LK_OK;
 }
 
@@ -386,12 +382,12 @@ static enum lk_status note_memory(const struct state *p)
         sharded += *f->points[i].plan.fits_with != '\0';
     }
     if (none && isnan(m.per_sample.value))
-        LK_PASS(lk_forecast_note(f, "memory: %zu of %zu configurations do not fit in a GPU's", none,
+        LK_PASS(lk_forecast_warn(f, "%zu of %zu configurations do not fit in a GPU's memory.", none,
                                  f->n_points));
     else if (none)
-        LK_PASS(lk_forecast_note(f,
-                                 "memory: %zu of %zu configurations do not fit in a GPU's; %zu of "
-                                 "them would with ZeRO",
+        LK_PASS(lk_forecast_warn(f,
+                                 "%zu of %zu configurations do not fit in a GPU's memory; %zu of "
+                                 "them would with ZeRO.",
                                  none, f->n_points, sharded));
     return note_memory_sources(f, &m);
 }
@@ -443,7 +439,7 @@ static enum lk_status note_failures(const struct state *p)
 {
     for (int i = 0; i < LK_PLAN_PRIOR_COUNT; i++)
         if (p->failures && p->assumed[i])
-            LK_PASS(lk_forecast_note(p->f, "goodput: assumed: %s", priors[i].source));
+            LK_PASS(lk_forecast_assume(p->f, priors[i].what, "%s", priors[i].source));
     return LK_OK;
 }
 

@@ -359,7 +359,7 @@ static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
     if (!q->global_batch)
         reference = smallest(e, &like);
     LK_PASS(lk_strdup(&out->job, e->t->name));
-    LK_PASS(lk_strdup(&out->cluster, e->step ? e->cluster.name : "as measured"));
+    LK_PASS(lk_strdup(&out->cluster, e->step ? e->cluster.name : "its own machine"));
     LK_PASS(lk_strdup(&out->sample_unit, "sample"));
     if (reference)
         LK_PASS(lk_asprintf(&out->reference, "%d GPU%s%s", reference->world_size,
@@ -371,9 +371,13 @@ static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
     return LK_OK;
 }
 
-/* Notes the rows that no run on the cluster could reach. */
+/* Warns of the first row that no run on the cluster could reach, and counts the others. */
 static enum lk_status note_contradictions(const struct table *e, struct lk_forecast *out)
 {
+    size_t first = e->t->n, others = 0;
+    double first_s = NAN;
+    struct lk_config c;
+
     for (size_t i = 0; i < e->t->n; i++) {
         struct lk_prediction p = {.config = e->measured[i].config};
         double measured_s = e->measured[i].step_s;
@@ -381,15 +385,22 @@ static enum lk_status note_contradictions(const struct table *e, struct lk_forec
         LK_PASS(set_bound(e, &p));
         if (p.bound_s <= measured_s * (1 + CONTRADICTION))
             continue;
-        LK_PASS(
-            lk_forecast_note(out,
-                             "CONTRADICTION: %s says that %d GPUs take %.3g ms a step, and the "
-                             "links of %s need %.3g ms for their gradients on %d node%s: is this "
-                             "the machine, and how many GPUs has a node (--gpus-per-node)?",
-                             e->t->name, p.config.world_size, 1e3 * measured_s, e->cluster.name,
-                             1e3 * p.bound_s, p.config.nodes, p.config.nodes > 1 ? "s" : ""));
+        others += first < e->t->n;
+        if (first < e->t->n)
+            continue;
+        first = i;
+        first_s = p.bound_s;
     }
-    return LK_OK;
+    if (first == e->t->n)
+        return LK_OK;
+    c = e->measured[first].config;
+    return lk_forecast_warn(out,
+                            "CONTRADICTION: %s says that %d GPUs take %.3g ms a step, and the "
+                            "links of %s need %.3g ms for their gradients on %d node%s%s: is this "
+                            "the machine, and how many GPUs has a node (--gpus-per-node)?",
+                            e->t->name, c.world_size, 1e3 * e->measured[first].step_s,
+                            e->cluster.name, 1e3 * first_s, c.nodes, c.nodes > 1 ? "s" : "",
+                            others ? " (and so for other rows)" : "");
 }
 
 static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
@@ -397,25 +408,25 @@ static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
     const struct lk_throughput_model *m = e->q.model;
 
     if (e->most_nodes < 2 && lk_link_network_assumed(lk_step_prior_cluster(e->step)))
-        LK_PASS(lk_forecast_note(out,
-                                 "assumed: the network between nodes of preset %s, with fewer "
-                                 "cards a node and a lower rate among the draws; a run on 2 nodes "
-                                 "(%d GPUs) in %s would tell it",
-                                 m->cluster->name, 2 * e->cluster.gpus_per_node, e->t->name));
+        LK_PASS(lk_forecast_assume(out, "the network between nodes",
+                                   "that of preset %s; fewer cards a node and a lower rate are "
+                                   "within the interval; a row of 2 nodes (%d GPUs) in %s would "
+                                   "tell it",
+                                   m->cluster->name, 2 * e->cluster.gpus_per_node, e->t->name));
     LK_PASS(
         lk_forecast_note(out,
-                         "from throughputs, gradients and cluster: the step model, its unknowns "
-                         "fitted to the rows (%.0f of %d draws' worth), and the scaling law of "
-                         "published series",
+                         "method: the step model of the gradients on the cluster, fitted to the "
+                         "rows, weighed with the scaling law of published series (%.0f of %d "
+                         "fits tried agree with the rows)",
                          e->fit.effective, e->q.grid.draws * LK_STEP_FIT_PROPOSALS));
     if (e->fit.step_odds < ODDS_NOTED)
-        LK_PASS(lk_forecast_note(out,
-                                 "the rows speak against the step model (odds %.2g to the law): is "
-                                 "%s this machine, and are gradients and batch this job's?",
+        LK_PASS(lk_forecast_warn(out,
+                                 "The rows contradict the step model (odds %.2g to the scaling "
+                                 "law): is %s this machine, and are gradients and batch this "
+                                 "job's?",
                                  e->fit.step_odds, m->cluster->name));
     if (!m->timed)
-        LK_PASS(
-            lk_forecast_note(out, "assumed: gradients ready evenly over backward, give or take"));
+        LK_PASS(lk_forecast_assume(out, "when gradients are ready", "evenly over backward, about"));
     return LK_OK;
 }
 
@@ -435,15 +446,16 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     if (e->step)
         LK_TRY(note_model(e, out));
     else
-        LK_TRY(lk_forecast_note(out, "from throughputs alone: the scaling law of published series; "
-                                     "docs/accuracy.md has its errors on series held out"));
+        LK_TRY(lk_forecast_note(out, "method: the scaling law of published series, from the "
+                                     "throughputs alone; docs/accuracy.md has its errors"));
     if (b.n && e->step && e->t->n > BACKTESTS_SHOWN)
         LK_TRY(lk_forecast_note(out, "not all rows were held out: validate --throughput does so"));
     if (!e->largest->local_batch)
-        LK_TRY(lk_forecast_note(out, "no local batch in the table: a step is one sample a GPU"));
+        LK_TRY(lk_forecast_warn(
+            out, "The table has no local batch: a step is taken as one sample a GPU."));
     if (e->per_node_assumed)
-        LK_TRY(lk_forecast_note(out, "assumed: %d GPUs a node (--gpus-per-node)",
-                                e->cluster.gpus_per_node));
+        LK_TRY(lk_forecast_assume(out, "GPUs of a node", "%d GPUs a node (--gpus-per-node)",
+                                  e->cluster.gpus_per_node));
 out:
     lk_backtests_fini(&b);
     return st;

@@ -241,17 +241,25 @@ static void mark_best(struct lk_whatif_state *w, int world_size)
 
 /* ---- Notes ---- */
 
-/* Writes "bucket-cap=25MiB, accumulation=2": the axes that were asked for, without the GPUs. */
+/* Writes "bucket cap 25MiB, accumulation 2": the axes that were asked for, without the GPUs. */
 static void describe(const struct lk_whatif_state *w, size_t point, char *out, size_t size)
 {
     const struct lk_whatif_item *i = item_of(w, point);
     size_t at = 0;
 
     snprintf(out, size, "%s", i->is_current ? "the current configuration" : "");
-    for (int a = i->is_current ? LK_AXIS_COUNT : LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT; a++)
-        if (w->request->axes[a].n && lk_axis_matters((enum lk_axis)a, &i->s.config) && at < size)
-            at += (size_t)snprintf(out + at, size - at, "%s%s=%s", at ? ", " : "",
-                                   lk_axis_option((enum lk_axis)a), word_of(w, i, (enum lk_axis)a));
+    for (int a = i->is_current ? LK_AXIS_COUNT : LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT; a++) {
+        size_t from = at;
+
+        if (!w->request->axes[a].n || !lk_axis_matters((enum lk_axis)a, &i->s.config) || at >= size)
+            continue;
+        at += (size_t)snprintf(out + at, size - at, "%s%s ", at ? ", " : "",
+                               lk_axis_option((enum lk_axis)a));
+        for (char *dash = out + from; from < size && (dash = strchr(dash, '-')) != NULL;)
+            *dash = ' ';
+        if (at < size)
+            at += (size_t)snprintf(out + at, size - at, "%s", word_of(w, i, (enum lk_axis)a));
+    }
     if (!*out)
         snprintf(out, size, "the only one");
 }
@@ -280,19 +288,18 @@ static bool learns_the_same(const struct lk_whatif_state *w, size_t point)
            lk_config_samples(c) == lk_config_samples(current);
 }
 
-/* Writes "throughput +2.1 % (-0.3 to +4.0) against the current configuration, within the error". */
+/* Writes "+22.0 % throughput (+15.0 to +30.0) against now, beyond the model's error". */
 static void describe_gain(const struct lk_whatif_state *w, const struct lk_gain *g, char *out,
                           size_t size)
 {
-    const char *verdict = surely(w, g->certainty)       ? "beyond the error"
+    const char *verdict = surely(w, g->certainty)       ? "beyond the model's error"
                           : surely(w, 1 - g->certainty) ? "surely worse"
-                                                        : "within the error";
+                                                        : "within the model's error";
 
     if (isnan(g->ratio))
-        snprintf(out, size, "the current configuration cannot be forecast");
+        snprintf(out, size, "no gain is known: the current configuration cannot be forecast");
     else
-        snprintf(out, size,
-                 "throughput %+.1f %% (%+.1f to %+.1f) against the current configuration, %s",
+        snprintf(out, size, "%+.1f %% throughput (%+.1f to %+.1f) against now, %s",
                  100 * (g->ratio - 1), 100 * (g->lo - 1), 100 * (g->hi - 1), verdict);
 }
 
@@ -311,40 +318,82 @@ static enum lk_status note_too_large(struct lk_whatif_state *w, int world_size, 
     describe(w, large, words, sizeof words);
     i = item_of(w, large);
     if (lk_memory_sharding_that_fits(w->source->job, &i->s.config, device_bytes(w, i), &fits))
-        LK_PASS(lk_forecast_note(f, "%s at %d GPUs does not fit in memory: %s; with %s it would",
-                                 best < n ? "what is faster" : "the fastest", world_size, words,
+        LK_PASS(lk_forecast_warn(f, "%s at %d GPUs does not fit in memory: %s; with %s it would.",
+                                 best < n ? "What is faster" : "The fastest", world_size, words,
                                  lk_sharding_name(fits)));
     else
-        LK_PASS(lk_forecast_note(f, "%s at %d GPUs does not fit in memory, with no ZeRO stage: %s",
-                                 best < n ? "what is faster" : "the fastest", world_size, words));
+        LK_PASS(lk_forecast_warn(f, "%s at %d GPUs does not fit in memory, with no ZeRO stage: %s.",
+                                 best < n ? "What is faster" : "The fastest", world_size, words));
     return LK_OK;
 }
 
-static enum lk_status note_best(struct lk_whatif_state *w, int world_size)
+static bool is_current(const struct lk_whatif_state *w, size_t point)
+{
+    const struct lk_whatif_item *i = item_of(w, point);
+
+    return i->is_current || same(i, &w->items[i->current]);
+}
+
+/* A sentence of the answer, or a note. */
+typedef enum lk_status teller(struct lk_forecast *f, const char *fmt, ...);
+
+static enum lk_status tell_best_of(struct lk_whatif_state *w, int world_size, size_t best,
+                                   teller *tell)
 {
     struct lk_forecast *f = &w->out->forecast;
-    size_t n = w->out->n_points, best = fastest(w, world_size, is_best), ties = 0, same;
+    const char *gpus = world_size == 1 ? "GPU" : "GPUs";
+    char words[256], gain[160], others[48] = "";
+    size_t ties = 0;
+
+    for (size_t i = 0; i < w->out->n_points; i++)
+        ties += f->points[i].config.world_size == world_size &&
+                f->points[i].gain.verdict == LK_VERDICT_TIE;
+    if (ties)
+        snprintf(others, sizeof others, "; %zu other%s with it", ties,
+                 ties == 1 ? " ties" : "s tie");
+    if (is_current(w, best))
+        return tell(f, "At %d %s nothing asked for is faster than the current configuration%s.",
+                    world_size, gpus, others);
+    describe(w, best, words, sizeof words);
+    describe_gain(w, &f->points[best].gain, gain, sizeof gain);
+    return tell(f, "Best at %d %s: %s: %s%s.", world_size, gpus, words, gain, others);
+}
+
+static enum lk_status tell_best(struct lk_whatif_state *w, int world_size, teller *tell)
+{
+    struct lk_forecast *f = &w->out->forecast;
+    size_t n = w->out->n_points, best = fastest(w, world_size, is_best), alike;
     char words[256], gain[160];
 
-    if (best < n) {
-        for (size_t i = 0; i < n; i++)
-            ties += f->points[i].config.world_size == world_size &&
-                    f->points[i].gain.verdict == LK_VERDICT_TIE;
-        describe(w, best, words, sizeof words);
-        describe_gain(w, &f->points[best].gain, gain, sizeof gain);
-        LK_PASS(lk_forecast_note(f, "best at %d GPUs: %s; %s; %zu other%s with it", world_size,
-                                 words, gain, ties, ties == 1 ? " ties" : "s tie"));
-    }
+    if (best < n)
+        LK_PASS(tell_best_of(w, world_size, best, tell));
     LK_PASS(note_too_large(w, world_size, best));
-    same = fastest(w, world_size, learns_the_same);
-    if (best < n && same < n && !learns_the_same(w, best)) {
-        describe(w, same, words, sizeof words);
-        describe_gain(w, &f->points[same].gain, gain, sizeof gain);
-        LK_PASS(lk_forecast_note(f,
-                                 "best at %d GPUs with the same global batch and exact, "
-                                 "synchronous gradients: %s; %s",
-                                 world_size, words, gain));
-    }
+    alike = fastest(w, world_size, learns_the_same);
+    if (best == n || alike == n || learns_the_same(w, best))
+        return LK_OK;
+    if (is_current(w, alike))
+        return tell(f, "With the same global batch and exact, synchronous gradients, the current "
+                       "configuration is best.");
+    describe(w, alike, words, sizeof words);
+    describe_gain(w, &f->points[alike].gain, gain, sizeof gain);
+    return tell(f, "With the same global batch and exact, synchronous gradients, best is %s: %s.",
+                words, gain);
+}
+
+/* Answers for the most GPUs, and where two counts were asked for, for both; notes the others. */
+static enum lk_status tell_all_best(struct lk_whatif_state *w)
+{
+    enum { SAID_MAX = 2 };
+    const struct lk_axis_value *v = w->request->axes[LK_AXIS_GPUS].v;
+    size_t n = w->request->axes[LK_AXIS_GPUS].n, most = 0;
+
+    for (size_t g = 1; g < n; g++)
+        most = v[g].number.value > v[most].number.value ? g : most;
+    LK_PASS(tell_best(w, (int)v[most].number.value, lk_forecast_say));
+    for (size_t g = 0; g < n; g++)
+        if (v[g].number.value != v[most].number.value)
+            LK_PASS(tell_best(w, (int)v[g].number.value,
+                              n <= SAID_MAX ? lk_forecast_say : lk_forecast_note));
     return LK_OK;
 }
 
@@ -363,7 +412,7 @@ static enum lk_status note_schemes(struct lk_whatif_state *w)
             continue;
         said[c->sharding] = true;
         if (c->sharding == LK_SHARDING_ASYNC)
-            LK_PASS(lk_forecast_note(&o->forecast,
+            LK_PASS(lk_forecast_warn(&o->forecast,
                                      "async: throughput without the barrier, each rank at its own "
                                      "pace; gradients are %d updates old on average at %d GPUs, "
                                      "and what that costs in convergence is not in the numbers",
@@ -411,8 +460,8 @@ static enum lk_status note_compression(struct lk_whatif_state *w)
     }
     LK_PASS(takes_for_square(w->source->job, power, &square));
     if (square)
-        LK_PASS(lk_forecast_note(&o->forecast, "assumed: PowerSGD's matrices are square where the "
-                                               "job does not give their rows"));
+        LK_PASS(lk_forecast_assume(&o->forecast, "square matrices for PowerSGD",
+                                   "where the job does not give their rows"));
     if (some && !lk_quantity_known(&w->source->cluster->device.memory_Bps))
         LK_PASS(lk_forecast_note(&o->forecast,
                                  "what a hook's casts and products take is not in the numbers: the "
@@ -427,14 +476,13 @@ static enum lk_status add_notes(struct lk_whatif_state *w)
 
     for (size_t i = 0; i < o->n_points; i++)
         lk_unvaried_add(&unvaried, &w->items[w->point_items[i]].at);
-    for (size_t g = 0; g < w->request->axes[LK_AXIS_GPUS].n; g++)
-        LK_PASS(note_best(w, (int)w->request->axes[LK_AXIS_GPUS].v[g].number.value));
+    LK_PASS(tell_all_best(w));
     LK_PASS(note_schemes(w));
     LK_PASS(note_compression(w));
     LK_PASS(lk_forecast_note_unvaried(&o->forecast, &unvaried));
     LK_PASS(lk_forecast_note_no_reference(&o->forecast, w->no_reference));
     LK_PASS(lk_forecast_note_left_out(&o->forecast, w->n_refused, w->refusal));
-    return lk_forecast_note(&o->forecast, "the model's own error of a gain: %.0f %% (%s)",
+    return lk_forecast_note(&o->forecast, "the model's own error of a gain is %.0f %% (%s)",
                             100 * lk_prior_value(LK_PRIOR_RESOLUTION),
                             lk_prior_source(LK_PRIOR_RESOLUTION));
 }
@@ -483,10 +531,10 @@ out:
     X("axis", "axis", LK_DIM_NONE, -1, lk_axis_option(e->axis))                                    \
     X("value", "value", LK_DIM_NONE, -1, e->word)                                                  \
     X("step_s", "step", LK_DIM_TIME, -1, e->step_s)                                                \
-    X("gain_pct", "alone, %", LK_DIM_NONE, 1, 100 * (e->gain.ratio - 1))                           \
+    X("gain_pct", "gain, %", LK_DIM_NONE, 1, 100 * (e->gain.ratio - 1))                            \
     X("gain_lo_pct", "from", LK_DIM_NONE, 1, 100 * (e->gain.lo - 1))                               \
     X("gain_hi_pct", "to", LK_DIM_NONE, 1, 100 * (e->gain.hi - 1))                                 \
-    X("certainty", "sure to gain", LK_DIM_NONE, 3, e->gain.certainty)
+    X("certainty", "sure to gain", LK_DIM_NONE, LK_TABLE_PERCENT, e->gain.certainty)
 
 static const struct lk_column effect_columns[] = {EFFECT_COLUMNS(LK_TABLE_COLUMN)};
 
@@ -495,7 +543,7 @@ enum lk_status lk_whatif_effect_table(const struct lk_whatif *w, struct lk_table
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    LK_TRY(lk_table_create("What each axis is worth alone: throughput against the current "
+    LK_TRY(lk_table_create("What each change brings alone: throughput against the current "
                            "configuration",
                            effect_columns, LK_COUNT(effect_columns), &t));
     for (size_t i = 0; i < w->n_effects; i++) {

@@ -52,7 +52,7 @@ START_TEST(a_forecast_is_printed_and_written)
 {
     struct shell_result r =
         shell_program(dir, "predict job.json cluster.json --gpus=1,2,4,8 --draws=40 --out=f.json "
-                           "--csv=f.csv");
+                           "--csv=f.csv --verbose");
     char *path = scratch_path(dir, "f.json"), *text;
     struct lk_forecast f;
     size_t size;
@@ -72,6 +72,39 @@ START_TEST(a_forecast_is_printed_and_written)
                      0);
     free(text);
     free(path);
+}
+END_TEST
+
+/* A page in a pipe: the answer is on its first line, and no line is wider than 80 columns. */
+static const struct {
+    const char *words, *answer;
+} pages[] = {
+    {"predict job.json cluster.json --gpus=1,2,8,64", "64 GPUs reach "},
+    {"predict job.json cluster.json --gpus=1", "1 GPU takes "},
+    {"predict job.json cluster.json --gpus=2,16 --global-batch=64", "16 GPUs reach "},
+    {"predict job.json ethernet-25g --gpus=8,64 --local-batch=4,8 --accumulation=1,4 "
+     "--bucket-cap=1MiB,25MiB --price=2 --target-samples=1e6 --noise-scale=64",
+     "64 GPUs with "},
+    {"whatif job.json cluster.json --gpus=2,8 --bucket-cap=1MiB,25MiB --accumulation=1,2,4",
+     "8 GPUs"},
+    {"whatif job.json cluster.json --gpus=8 --sharding=ddp,zero3 --inter-latency=x1,x4", "8 GPUs"},
+    {"validate job.json --cluster cluster.json", "held-out runs"},
+};
+
+START_TEST(a_page_begins_with_its_answer_and_is_narrow)
+{
+    struct shell_result r;
+    char *line, *end;
+
+    ck_assert_int_eq(setenv("LC_ALL", "C", 1), 0); /* a byte is a column */
+    r = shell_program(dir, "%s --draws=20", pages[_i].words);
+    line = r.text;
+    ck_assert_msg(r.code == 0, "%s", r.text);
+    end = strchr(r.text, '\n');
+    ck_assert_msg(strstr(r.text, pages[_i].answer) && strstr(r.text, pages[_i].answer) < end, "%s",
+                  r.text);
+    for (; (end = strchr(line, '\n')) != NULL; line = end + 1)
+        ck_assert_msg(end - line <= 80, "wider than 80: %.*s", (int)(end - line), line);
 }
 END_TEST
 
@@ -100,7 +133,7 @@ END_TEST
 START_TEST(validate_prints_errors)
 {
     struct shell_result r =
-        shell_program(dir, "validate job.json --cluster cluster.json --draws=40");
+        shell_program(dir, "validate job.json --cluster cluster.json --draws=40 --verbose");
 
     ck_assert_msg(r.code == 0, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, "2 GPUs from 1"));
@@ -235,11 +268,12 @@ START_TEST(a12_the_overlap_is_assumed_or_told)
     struct shell_result r[3];
 
     for (int i = 0; i < 3; i++) {
-        r[i] = shell_program(dir, "predict job.json dgx-a100 --gpus=8 --draws=20 %s", words[i]);
+        r[i] = shell_program(dir, "predict job.json dgx-a100 --gpus=8 --draws=20 --verbose %s",
+                             words[i]);
         ck_assert_msg(r[i].code == 0, "%s", r[i].text);
     }
-    ck_assert_ptr_nonnull(strstr(r[0].text, "assumed: compute takes 19 % longer while"));
-    ck_assert_ptr_null(strstr(r[2].text, "assumed: compute takes"));
+    ck_assert_ptr_nonnull(strstr(r[0].text, "compute takes 19 % longer while"));
+    ck_assert_ptr_null(strstr(r[2].text, "compute takes"));
     ck_assert_int_ne(strcmp(r[1].text, r[2].text), 0);
 }
 END_TEST
@@ -398,6 +432,7 @@ Suite *lk_suite_predict_cli(void)
 
     tcase_add_checked_fixture(c, make_files, remove_files);
     tcase_add_test(c, a_forecast_is_printed_and_written);
+    tcase_add_loop_test(c, a_page_begins_with_its_answer_and_is_narrow, 0, (int)LK_COUNT(pages));
     tcase_add_test(c, a_directory_stands_for_its_job);
     tcase_add_test(c, slow_ranks_and_links_are_said);
     tcase_add_test(c, a_preset_is_found_by_name);

@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "tests/rigs/program.h"
+#include "tests/rigs/said.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 
@@ -20,8 +21,8 @@ static void check_run(const char *csv, const char *words, const char *rest, int 
     ck_assert_ptr_nonnull(f);
     fputs(csv, f);
     ck_assert_int_eq(fclose(f), 0);
-    program_run(&p, scratch_dir, code, "%s %s %s", words, path, rest);
-    ck_assert_msg(strstr(code ? p.err : p.out, expect), "no '%s' in: %s%s", expect, p.out, p.err);
+    program_run(&p, scratch_dir, code, "%s %s %s --verbose", words, path, rest);
+    ck_assert_msg(said(code ? p.err : p.out, expect), "no '%s' in: %s%s", expect, p.out, p.err);
     program_fini(&p);
     free(path);
 }
@@ -60,7 +61,7 @@ static const struct {
     {SCALE, "predict --throughput", "--gpus=64 --local-batch=64", 0,
      "extrapolated to another local batch"},
     {SCALE, "validate --throughput", "", 0, "of 5"},
-    {ONE_NODE, "predict --throughput", "--gpus=8", 0, "assumed: 8 GPUs a node"},
+    {ONE_NODE, "predict --throughput", "--gpus=8", 0, "assumed: GPUs of a node: 8 GPUs a node"},
     {ONE_NODE, "predict --throughput", "--gpus=16", 1, "The cheapest run that would supply it: 2"},
     {SCALE, "predict --throughput", "--gpus=4096", 1, "times the largest count"},
     {SCALE, "predict --throughput", "--gpus=8 --local-batch=1000", 1, "local batch of 1000"},
@@ -83,12 +84,13 @@ static const struct {
     {SCALE, "validate --throughput", "", 0, "32 GPUs from 1, 2, 4, 8, 16"},
     {SCALE, "validate --throughput", "run", 2, "both or neither"},
     {SCALE, "whatif --throughput", "--gpus=32,64 --local-batch=32,64 --accumulation=1,4", 0,
-     "best at 64 GPUs: local-batch=32, accumulation=4"},
+     "Best at 64 GPUs: local batch 32, accumulation 4"},
     {SCALE, "whatif --throughput", "--gpus=32 --accumulation=2 --format=csv --table=effects", 0,
      "32,accumulation,2,"},
     {SCALE, "whatif --throughput", "--gpus=32 --gpus-per-node=4,8 --format=csv", 0, "32,8,32,1,"},
     {SCALE, "whatif --throughput", "--gpus=8,16 --global-batch=512 --format=csv", 0, "16,2,32,1,"},
-    {SCALE, "whatif --throughput", "--gpus=64,4096", 0, "1 point was left out. The first: 4096"},
+    {SCALE, "whatif --throughput", "--gpus=64,4096", 0,
+     "1 configuration is left out. The first: 4096"},
     {SCALE, "whatif --throughput", "--gpus=64 --bucket-cap=1MiB", 2,
      "--bucket-cap takes the step model, and throughputs alone do not tell it: say what the job"},
     {SCALE, "whatif --throughput", "--gpus=64 --inter-bandwidth=x2", 2, "takes the step model"},
@@ -116,14 +118,14 @@ static const struct {
     {BOX, "predict --throughput",
      RESNET "--gpus=16 --local-batch=96,192 --accumulation=1,2 --format=csv", 0, "16,2,96,2,"},
     {BOX, "predict --throughput", RESNET "--gpus=16 --bucket-cap=1MiB,25MiB", 0, "1.00 MiB"},
-    {BOX, "predict --throughput", RESNET "--gpus=16", 0, "largest loss at 16 GPUs"},
+    {BOX, "predict --throughput", RESNET "--gpus=16", 0, "Most is lost to"},
     {BOX, "validate --throughput", RESNET, 0, "law alone"},
     {HOSTS, "predict --throughput", SLOW "--gpus=4,8", 0, "knee"},
     {HOSTS, "predict --throughput", "--parameters=1M --cluster=ethernet-10g --gpus=4", 1,
      "no column local_batch"},
     {HOSTS, "predict --throughput",
      "--parameters=9B --cluster=ethernet-10g --local-batch=8 --gpus=4", 0,
-     "speak against the step model"},
+     "contradict the step model"},
     {BOX, "predict --throughput", RESNET "--gpus=16 --global-batch=100", 2, "does not split"},
     {BOX, "predict --throughput", RESNET "--gpus=16 --gradients=t.csv", 2, "one or the other"},
     {BOX, "predict --throughput", "--parameters=many --cluster=dgx-2 --gpus=16", 2,
@@ -139,10 +141,10 @@ static const struct {
     {BOX, "whatif --throughput", RESNET "--gpus=16 --gpus-per-node=4,8 --format=csv", 0,
      "16,4,192,1,"},
     {HOSTS, "whatif --throughput", SLOW "--gpus=4 --no-sync=yes,no --accumulation=1,2", 0,
-     "accumulation=2, no-sync=yes"},
+     "accumulation 2, no sync yes"},
     {HOSTS, "whatif --throughput",
      "--parameters=1M --cluster=ethernet-10g --gpus=4 --local-batch=8 --grad-dtype=own,bfloat16", 0,
-     "best at 4 GPUs: local-batch=8, grad-dtype=bfloat16"},
+     "Best at 4 GPUs: local batch 8, grad dtype bfloat16"},
     {BOX, "whatif --throughput", RESNET "--gpus=16 --slow-rank=1:2", 2,
      "--slow-rank takes the measured compute of each rank"},
     {BOX, "whatif", "--parameters=1M --gpus=8", 2, "go with --throughput"},
@@ -191,7 +193,8 @@ static const struct {
     {"gpus,nodes,throughput\n8,1,800\n16,,1590\n32,,3150\n", "--gpus=64 --format=csv", 0, "64,8,"},
     {"gpus,throughput\n1,100\n2,196\n4,390\n8,770\n", "--gpus=16 --gpus-per-node=4", 0,
      "extrapolated x2 on gpus"},
-    {"gpus,throughput\n8,800\n16,1590\n32,3150\n", "--gpus=64", 0, "assumed: 8 GPUs a node"},
+    {"gpus,throughput\n8,800\n16,1590\n32,3150\n", "--gpus=64", 0,
+     "assumed: GPUs of a node: 8 GPUs a node"},
     {"gpus,throughput\n1,100\n9,800\n", "--gpus=18", 2, "how many has a node"},
 };
 
@@ -205,7 +208,7 @@ END_TEST
 START_TEST(a11_a_refused_count_leaves_the_others)
 {
     check_run(SCALE, "predict --throughput", "--gpus=64,4096", 0,
-              "1 point was left out. The first: 4096 GPUs are 128");
+              "1 configuration is left out. The first: 4096 GPUs are 128");
     check_run(SCALE, "predict --throughput", "--gpus=64,4096", 0, "extrapolated x2 on gpus");
     check_run(SCALE, "predict --throughput", "--gpus=4096", 1, "times the largest count");
 }
@@ -272,13 +275,13 @@ END_TEST
  * row on two nodes tells it. */
 START_TEST(b_a_preset_network_is_assumed)
 {
-    static const char assumed[] = "assumed: the network between nodes of preset dgx-1-v100";
+    static const char assumed[] = "assumed: the network between nodes: that of preset dgx-1-v100";
     char *path = scratch_path(scratch_dir, "t.csv");
     struct program p;
 
     check_run(BOX, "predict --throughput", RESNET "--gpus=16", 0, assumed);
     check_run(BOX "16,19000,192\n", "predict --throughput", RESNET "--gpus=32", 0, "preset");
-    program_run(&p, scratch_dir, 0, "predict --throughput %s " RESNET "--gpus=32", path);
+    program_run(&p, scratch_dir, 0, "predict --throughput %s " RESNET "--gpus=32 --verbose", path);
     ck_assert_msg(!strstr(p.out, assumed), "assumed what was measured: %s", p.out);
     program_fini(&p);
     free(path);

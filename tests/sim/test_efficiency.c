@@ -1,6 +1,7 @@
 /* What efficiency refers to, in weak and in strong scaling, and where the rest of a step goes. */
 #include "base/array.h"
 #include "sim/forecast/forecast.h"
+#include "tests/rigs/said.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
@@ -11,14 +12,6 @@ static struct lk_predict_request request(const int64_t *world_sizes, size_t n)
 {
     return (struct lk_predict_request){
         .world_sizes = world_sizes, .n_world_sizes = n, .level = 0.9, .draws = 60, .seed = 1};
-}
-
-static const char *note_with(const struct lk_forecast *f, const char *text)
-{
-    for (size_t i = 0; i < f->n_notes; i++)
-        if (strstr(f->notes[i], text))
-            return f->notes[i];
-    return NULL;
 }
 
 START_TEST(weak_scaling_refers_to_the_smallest_run)
@@ -47,9 +40,9 @@ START_TEST(weak_scaling_refers_to_the_smallest_run)
     ck_assert_uint_eq(f.n_backtests, 2);
     ck_assert_str_eq(f.backtests[0].what, "2 GPUs from 1");
     ck_assert_str_eq(f.backtests[1].what, "local batch 8 from 4, 16");
-    ck_assert_ptr_nonnull(note_with(&f, "back-tests"));
-    ck_assert_ptr_nonnull(note_with(&f, "knee"));
-    ck_assert_ptr_nonnull(note_with(&f, "largest loss at 64 GPUs: exposed queue and wire"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "model error: "));
+    ck_assert_ptr_nonnull(forecast_says(&f, "knee"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "Most is lost to exposed communication"));
     lk_forecast_fini(&f);
     sim_world_fini(&w);
 }
@@ -74,7 +67,7 @@ START_TEST(strong_scaling_keeps_the_global_batch)
                          p->config.world_size == 16 ? 1 : 8 / p->config.world_size);
     }
     ck_assert_ptr_nonnull(strstr(f.reference, "global batch 64"));
-    ck_assert_ptr_nonnull(note_with(&f, "no held-out evidence"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "of this one could be held out"));
     lk_forecast_fini(&f);
     q.global_batch = 3;
     q.world_sizes++;

@@ -3,6 +3,7 @@
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/forecast.h"
 #include "sim/whatif/whatif.h"
+#include "tests/rigs/said.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -118,14 +119,6 @@ static void run(struct toy *t, const struct lk_predict_request *q, struct lk_for
     ck_assert_msg(lk_forecast_run(&e, q, out) == LK_OK, "%s", lk_error_text());
 }
 
-static bool has_note(const struct lk_forecast *f, const char *text)
-{
-    for (size_t i = 0; i < f->n_notes; i++)
-        if (strstr(f->notes[i], text))
-            return true;
-    return false;
-}
-
 /* A count given twice is one point; the reference of all points is predicted once. */
 START_TEST(each_configuration_is_predicted_once)
 {
@@ -141,7 +134,7 @@ START_TEST(each_configuration_is_predicted_once)
     ck_assert_double_eq_tol(f.points[0].efficiency, 1, 1e-12);
     ck_assert_double_eq_tol(f.points[1].efficiency, 1 / 1.5, 1e-12);
     ck_assert_double_eq_tol(f.points[2].throughput_per_s, 16 / 2.5, 1e-12);
-    ck_assert(has_note(&f, "largest loss at 8 GPUs: exposed queue and wire"));
+    ck_assert(forecast_says(&f, "Most is lost to exposed communication"));
     lk_forecast_fini(&f);
 }
 END_TEST
@@ -184,7 +177,7 @@ START_TEST(a_global_batch_is_split)
     ck_assert_int_eq(f.points[0].config.accumulation, 16);
     /* On 2 GPUs a step of 32 samples takes 16 s, on 16 with the penalty of 4 nodes 5. */
     ck_assert_double_eq_tol(f.points[2].efficiency, 16. / 5 * 2 / 16, 1e-12);
-    ck_assert(!has_note(&f, "knee"));
+    ck_assert(!forecast_says(&f, "knee"));
     lk_forecast_fini(&f);
     q.global_batch = 21;
     ck_assert_int_eq(lk_forecast_run(&e, &q, &f), LK_EUSAGE);
@@ -200,7 +193,7 @@ START_TEST(the_knee_is_where_a_node_adds_half)
     struct lk_forecast f;
 
     run(&t, &q, &f);
-    ck_assert(has_note(&f, _i ? "knee: 1 node (4 GPUs)" : "knee: not reached within 4 nodes"));
+    ck_assert(forecast_says(&f, _i ? "The knee is at 1 node (4 GPUs)" : "No knee within 4 nodes"));
     ck_assert_int_gt(t.estimated, 1);
     lk_forecast_fini(&f);
 }
@@ -218,7 +211,7 @@ START_TEST(the_best_needs_draws)
     run(&t, &q, &f);
     ck_assert_uint_eq(f.n_points, 6);
     ck_assert_int_eq(f.points[3].config.local_batch, 4);
-    ck_assert_int_eq(has_note(&f, "best at 8 GPUs"), !_i);
+    ck_assert_int_eq(forecast_says(&f, "Best of those asked for at 8 GPUs") != NULL, !_i);
     lk_forecast_fini(&f);
 }
 END_TEST

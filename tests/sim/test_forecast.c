@@ -4,6 +4,7 @@
 #include "sim/forecast/forecast.h"
 #include "sim/forecast/predictor.h"
 #include "sim/prior.h"
+#include "tests/rigs/said.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
@@ -221,14 +222,6 @@ static struct lk_predict_request request(const int64_t *world_sizes, size_t n)
         .world_sizes = world_sizes, .n_world_sizes = n, .level = 0.9, .draws = 60, .seed = 1};
 }
 
-static const char *note_with(const struct lk_forecast *f, const char *text)
-{
-    for (size_t i = 0; i < f->n_notes; i++)
-        if (strstr(f->notes[i], text))
-            return f->notes[i];
-    return NULL;
-}
-
 START_TEST(a_grid_names_its_best)
 {
     static const int64_t world_sizes[] = {8}, batches[] = {4, 16};
@@ -244,7 +237,7 @@ START_TEST(a_grid_names_its_best)
     sim_world_init(&w, 7, 2);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
     ck_assert_uint_eq(f.n_points, 4);
-    ck_assert_ptr_nonnull(note_with(&f, "best at 8 GPUs: local batch 16"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "Best of those asked for at 8 GPUs: local batch 16"));
     lk_forecast_fini(&f);
     sim_world_fini(&w);
 }
@@ -263,7 +256,7 @@ START_TEST(a13_the_best_is_as_sure_as_the_model)
     q.n_caps = 2;
     sim_world_init(&w, 7, 2);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
-    ck_assert_ptr_nonnull(note_with(&f, "% above the next, within the error"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "% faster than the next, within the model's error"));
     lk_forecast_fini(&f);
     sim_world_fini(&w);
 }
@@ -330,8 +323,8 @@ START_TEST(a_batch_outside_is_graded)
     ck_assert_msg(sim_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
     ck_assert_str_eq(f.points[2].evidence_text, _i ? "preset; extrapolated x4 on local batch"
                                                    : "extrapolated x4 on gpus, x4 on local batch");
-    ck_assert_ptr_nonnull(note_with(&f, "best at 8 GPUs: local batch 16"));
-    ck_assert_ptr_nonnull(note_with(&f, "1 row extrapolated on local batch"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "Best of those asked for at 8 GPUs: local batch 16"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "1 row is extrapolated on local batch"));
     lk_forecast_fini(&f);
     sim_world_fini(&w);
 }
@@ -402,13 +395,13 @@ START_TEST(an_anchor_without_cost_is_passed_over)
     ck_assert_int_eq(p.costless_world_size, 2);
     lk_prediction_fini(&p);
     ck_assert_msg(sim_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
-    ck_assert_ptr_nonnull(note_with(&f, "runs of 2 GPUs are no anchor"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "runs of 2 GPUs are not used"));
     /* A measured configuration needs no cost; only its losses are unknown. */
     ck_assert_int_eq(f.points[0].evidence, LK_EVIDENCE_MEASURED);
     ck_assert_double_eq_tol(f.points[0].step_s, f.points[0].measured_step_s, 1e-12);
     ck_assert_double_nan(f.points[0].losses_s[LK_LOSS_WIRE]);
-    ck_assert_ptr_null(note_with(&f, "largest loss at 2 GPUs"));
-    ck_assert_ptr_nonnull(note_with(&f, "largest loss at 3 GPUs"));
+    ck_assert_int_eq(lk_forecast_largest_loss(&f.points[0]), LK_LOSS_IDEAL);
+    ck_assert_ptr_nonnull(forecast_says(&f, "Most is lost to"));
     lk_forecast_fini(&f);
     w.cluster.n_points = n_points;
     sim_world_fini(&w);

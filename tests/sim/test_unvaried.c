@@ -4,6 +4,7 @@
 #include "sim/forecast/forecast.h"
 #include "sim/forecast/predictor.h"
 #include "sim/prior.h"
+#include "tests/rigs/said.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
@@ -14,14 +15,6 @@ static struct lk_predict_request request(const int64_t *world_sizes, size_t n)
 {
     return (struct lk_predict_request){
         .world_sizes = world_sizes, .n_world_sizes = n, .level = 0.9, .draws = 200, .seed = 1};
-}
-
-static const char *note_with(const struct lk_forecast *f, const char *text)
-{
-    for (size_t i = 0; i < f->n_notes; i++)
-        if (strstr(f->notes[i], text))
-            return f->notes[i];
-    return NULL;
 }
 
 /* One batch was timed: others are answered, 64 times fewer samples, too, each as unsure as public
@@ -123,8 +116,8 @@ START_TEST(an_accumulation_that_no_run_had_is_not_known)
     ck_assert_double_gt(relative_width(&f[1].points[1]), 0.2);
     ck_assert_double_gt(relative_width(&f[1].points[2]), 0.4);
     ck_assert_double_lt(relative_width(&f[2].points[1]), 0.1);
-    ck_assert_ptr_nonnull(note_with(&f[1], "no run had these accumulations"));
-    ck_assert_ptr_null(note_with(&f[2], "no run had these accumulations"));
+    ck_assert_ptr_nonnull(forecast_says(&f[1], "no run had these accumulations"));
+    ck_assert_ptr_null(forecast_says(&f[2], "no run had these accumulations"));
     for (int i = 0; i < 3; i++)
         lk_forecast_fini(&f[i]);
     sim_world_fini(&w);

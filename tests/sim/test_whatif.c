@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "sim/forecast/predictor.h"
 #include "sim/whatif/whatif.h"
+#include "tests/rigs/said.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
 #include "tests/rigs/sim_truth.h"
@@ -329,11 +330,11 @@ START_TEST(the_command_writes_its_files)
     char *path = scratch_path(dir, "f.json");
     struct shell_result r =
         shell_program(dir, "whatif job.json cluster.json --gpus=2,4 --bucket-cap=1MiB,25MiB "
-                           "--draws=20 --out=f.json --csv=f.csv");
+                           "--draws=20 --out=f.json --csv=f.csv --verbose");
 
     ck_assert_msg(r.code == 0, "%s", r.text);
-    ck_assert_ptr_nonnull(strstr(r.text, "best at 4 GPUs"));
-    ck_assert_ptr_nonnull(strstr(r.text, "What each axis is worth alone"));
+    ck_assert_ptr_nonnull(said(r.text, "4 GPUs"));
+    ck_assert_ptr_nonnull(said(r.text, "What each change brings alone"));
     ck_assert_int_eq(lk_forecast_read(path, &f), LK_OK);
     ck_assert_uint_eq(f.n_points, 4 + 2);
     lk_forecast_fini(&f);

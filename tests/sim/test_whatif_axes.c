@@ -6,6 +6,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "sim/whatif/whatif.h"
+#include "tests/rigs/said.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
@@ -279,19 +280,14 @@ START_TEST(shapes_that_powersgd_assumes_are_said)
 {
     struct rig r;
     struct lk_whatif w;
-    bool said = false, hook = false;
 
     rig_init(&r, hosts_text);
     set_axes(&r, "gpus=4 compression=powersgd");
     r.job.tensors[1].rows = 0;
     r.job.tensors[1].elems = _i ? r.job.tensors[1].elems : 2;
     ck_assert_msg(sim_whatif(&r.job, &r.cluster, &r.q, &w) == LK_OK, "%s", lk_error_text());
-    for (size_t i = 0; i < w.forecast.n_notes; i++)
-        said |= strstr(w.forecast.notes[i], "matrices are square") != NULL;
-    for (size_t i = 0; i < w.forecast.n_notes; i++)
-        hook |= strstr(w.forecast.notes[i], "assumed: a hook takes") != NULL;
-    ck_assert_int_eq(said, _i);
-    ck_assert(hook);
+    ck_assert_int_eq(forecast_says(&w.forecast, "square matrices") != NULL, _i);
+    ck_assert_ptr_nonnull(forecast_says(&w.forecast, "assumed: what a compression computes"));
     lk_whatif_fini(&w);
     rig_fini(&r);
 }

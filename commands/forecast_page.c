@@ -1,0 +1,197 @@
+/*
+ * Pages of forecasts; see the header.
+ *
+ * Divisions: values / answer / views / files.
+ */
+#include "commands/forecast_page.h"
+
+#include "base/array.h"
+#include "base/label.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Values ---- */
+
+/* Name a point by labels: its counts, and its words on the axes of a what-if. */
+static enum lk_status point_labels(const struct lk_forecast *f, const struct lk_forecast_point *p,
+                                   char **out)
+{
+    LK_PASS(lk_label_add(out, "gpus", "%d", p->config.world_size));
+    LK_PASS(lk_label_add(out, "local_batch", "%d", p->config.local_batch));
+    LK_PASS(lk_label_add(out, "accumulation", "%d", p->config.accumulation));
+    for (size_t i = 0; i < f->n_points; i++)
+        if (f->points[i].config.cap_bytes != f->points[0].config.cap_bytes) {
+            LK_PASS(lk_label_add(out, "bucket_cap_bytes", "%llu",
+                                 (unsigned long long)p->config.cap_bytes));
+            break;
+        }
+    for (size_t i = 0; i < f->n_axes; i++)
+        if (*p->words[i])
+            LK_PASS(lk_label_add(out, f->axes[i], "%s", p->words[i]));
+    return LK_OK;
+}
+
+static enum lk_status add_values(const struct lk_forecast *f, const struct lk_forecast_point *p,
+                                 struct lk_page *page)
+{
+    const struct {
+        const char *name;
+        enum lk_dimension dim;
+        double value;
+    } rows[] = {
+        {"efficiency", LK_DIM_NONE, p->efficiency},
+        {"efficiency_lo", LK_DIM_NONE, p->efficiency_lo},
+        {"efficiency_hi", LK_DIM_NONE, p->efficiency_hi},
+        {"step_s", LK_DIM_TIME, p->step_s},
+        {"step_lo_s", LK_DIM_TIME, p->step_lo_s},
+        {"step_hi_s", LK_DIM_TIME, p->step_hi_s},
+        {"throughput_per_s", LK_DIM_NONE, p->throughput_per_s},
+        {"gain", LK_DIM_NONE, p->gain.known ? p->gain.ratio - 1 : NAN},
+        {"gain_lo", LK_DIM_NONE, p->gain.known ? p->gain.lo - 1 : NAN},
+        {"gain_hi", LK_DIM_NONE, p->gain.known ? p->gain.hi - 1 : NAN},
+        {"gain_certainty", LK_DIM_NONE, p->gain.known ? p->gain.certainty : NAN},
+    };
+    enum lk_status st = LK_OK;
+    char *labels = NULL;
+
+    LK_TRY(point_labels(f, p, &labels));
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        LK_TRY(lk_page_value(page, rows[i].name, labels, rows[i].dim, rows[i].value));
+out:
+    free(labels);
+    return st;
+}
+
+/* ---- Answer ---- */
+
+static enum lk_status note_assumed(const struct lk_forecast *f, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    char *line = NULL, *longer;
+
+    for (size_t i = 0; i < f->n_assumed; i++) {
+        LK_TRY(lk_asprintf(&longer, "%s%s %s",
+                           line ? line : "Assumed, not measured:", line ? "," : "", f->assumed[i]));
+        free(line);
+        line = longer;
+    }
+    if (line)
+        LK_TRY(lk_page_note(page, "%s (--verbose says more).", line));
+out:
+    free(line);
+    return st;
+}
+
+enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, struct lk_page *page)
+{
+    for (size_t i = 0; i < f->n_answer; i++)
+        LK_PASS(lk_page_say(page, "%s", f->answer[i]));
+    for (size_t i = 0; i < f->n_warnings; i++)
+        LK_PASS(lk_page_note(page, "%s", f->warnings[i]));
+    LK_PASS(note_assumed(f, page));
+    for (size_t i = 0; i < f->n_points; i++)
+        if (!whatif || f->points[i].gain.verdict == LK_VERDICT_BEST)
+            LK_PASS(add_values(f, &f->points[i], page));
+    return LK_OK;
+}
+
+/* ---- Views ---- */
+
+/* What comes before and behind the axes of each kind of table, as far as the table has it. */
+static const struct lk_view_column keys[] = {LK_VIEW("gpus"),
+                                             {.name = "local_batch", .setting = true},
+                                             {.name = "accumulation", .setting = true},
+                                             {.name = "bucket_cap_bytes", .setting = true},
+                                             LK_VIEW(NULL)};
+static const struct lk_view_column points[] = {
+    LK_VIEW_RANGE("step_s", "step_lo_s", "step_hi_s"),
+    LK_VIEW("throughput_per_s"),
+    LK_VIEW_RANGE("efficiency", "efficiency_lo", "efficiency_hi"),
+    LK_VIEW("grade"),
+    {.name = "lost_to", .optional = true},
+    {.name = "efficiency", .bar = true, .optional = true},
+    LK_VIEW(NULL)};
+static const struct lk_view_column best[] = {
+    LK_VIEW("step_s"),
+    LK_VIEW("throughput_per_s"),
+    LK_VIEW_RANGE("gain_pct", "gain_lo_pct", "gain_hi_pct"),
+    LK_VIEW("remark"),
+    {.name = "grade", .optional = true},
+    LK_VIEW(NULL)};
+static const struct lk_view_column plan[] = {
+    LK_VIEW_RANGE("memory_bytes", "memory_lo_bytes", "memory_hi_bytes"),
+    LK_VIEW("memory_fit"),
+    LK_VIEW("fits_with"),
+    LK_VIEW("largest_batch"),
+    LK_VIEW_RANGE("time_to_target_h", "time_to_target_lo_h", "time_to_target_hi_h"),
+    LK_VIEW_RANGE("cost_to_target", "cost_to_target_lo", "cost_to_target_hi"),
+    LK_VIEW("cost_per_million"),
+    LK_VIEW("energy_per_million_kWh"),
+    LK_VIEW("goodput"),
+    LK_VIEW("checkpoint_period_s"),
+    LK_VIEW("statistical_efficiency"),
+    {.name = "cost_per_hour_saved", .optional = true},
+    {.name = "rate_linear", .optional = true},
+    {.name = "rate_sqrt", .optional = true},
+    {.name = "rate_noise", .optional = true},
+    LK_VIEW(NULL)};
+static const struct lk_view_column *const of_views[] = {
+    [FORECAST_POINTS] = points, [FORECAST_BEST] = best, [FORECAST_PLAN] = plan};
+
+enum { VIEW_MAX = LK_COUNT(keys) + LK_FORECAST_AXES_MAX + LK_COUNT(plan) };
+
+static const char *find_column(const struct lk_table *t, const char *name)
+{
+    for (size_t i = 0; name && i < t->n_columns; i++)
+        if (!strcmp(t->columns[i].name, name))
+            return t->columns[i].name;
+    return NULL;
+}
+
+/* Append those columns of a list that the table has; return the new count. */
+static size_t append(const struct lk_table *t, const struct lk_view_column *from,
+                     struct lk_view_column *view, size_t n)
+{
+    for (; from->name; from++)
+        if (find_column(t, from->name))
+            view[n++] = *from;
+    return n;
+}
+
+enum lk_status forecast_page_table(const struct lk_forecast *f, const char *name,
+                                   enum lk_page_place place, enum forecast_view kind,
+                                   struct lk_table **table, struct lk_page *page)
+{
+    struct lk_view_column view[VIEW_MAX];
+    size_t n;
+
+    if (!*table || kind == FORECAST_OTHER)
+        return lk_page_table(page, name, place, NULL, 0, table);
+    n = append(*table, keys, view, 0);
+    for (size_t i = 0; i < f->n_axes; i++)
+        view[n++] =
+            (struct lk_view_column){.name = find_column(*table, f->axes[i]), .setting = true};
+    n = append(*table, of_views[kind], view, n);
+    return lk_page_table(page, name, place, view, n, table);
+}
+
+/* ---- Files ---- */
+
+enum lk_status forecast_page_files(const char *out, const char *csv, struct lk_page *page)
+{
+    if (out || csv)
+        LK_PASS(lk_page_rest(page, "Written: %s%s%s.", out ? out : "", out && csv ? ", " : "",
+                             csv ? csv : ""));
+    return out ? lk_page_rest(page, "Plot it: lockstep report %s", out) : LK_OK;
+}
+
+bool forecast_has_target(const struct lk_forecast *f)
+{
+    for (size_t i = 0; i < f->n_points; i++)
+        if (f->points[i].plan.known && !isnan(f->points[i].plan.time_to_target_h))
+            return true;
+    return false;
+}

@@ -1,0 +1,29 @@
+/* How predict and whatif fill their page from a forecast. */
+#ifndef LK_COMMANDS_FORECAST_PAGE_H
+#define LK_COMMANDS_FORECAST_PAGE_H
+
+#include "base/forecast.h"
+#include "base/page.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+
+/* Fill the page's answer and notes, and the values of its points; whatif: of the best ones, with
+ * their gains. */
+enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, struct lk_page *page);
+
+/* Kinds of tables of a forecast, each with a short view of its own. */
+enum forecast_view { FORECAST_POINTS, FORECAST_BEST, FORECAST_PLAN, FORECAST_OTHER };
+
+/* Append a table of a forecast, which the page then owns; *table NULL: nothing is appended. */
+enum lk_status forecast_page_table(const struct lk_forecast *f, const char *name,
+                                   enum lk_page_place place, enum forecast_view view,
+                                   struct lk_table **table, struct lk_page *page);
+
+/* Say which files of a forecast were written; NULL: none. */
+enum lk_status forecast_page_files(const char *out, const char *csv, struct lk_page *page);
+
+/* Return true if the time to a target is known at a point. */
+bool forecast_has_target(const struct lk_forecast *f);
+
+#endif
