@@ -46,8 +46,8 @@ enum lk_evidence { LK_EVIDENCE_LIST(LK_WORD_VALUE) };
     X(memory_hi_bytes, "to", LK_DIM_BYTES, -1)                                                     \
     X(largest_batch, "largest batch", LK_DIM_NONE, -1)                                             \
     X(cost_per_step, "cost a step", LK_DIM_NONE, 4)                                                \
-    X(cost_per_million, "cost a million", LK_DIM_NONE, 2)                                          \
-    X(energy_per_million_kWh, "kWh a million", LK_DIM_NONE, 3)                                     \
+    X(cost_per_million, "cost of 1M samples", LK_DIM_NONE, 2)                                      \
+    X(energy_per_million_kWh, "kWh of 1M samples", LK_DIM_NONE, 3)                                 \
     X(goodput, "goodput", LK_DIM_NONE, 3)                                                          \
     X(checkpoint_period_s, "checkpoint every", LK_DIM_TIME, -1)
 

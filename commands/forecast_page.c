@@ -115,10 +115,10 @@ static const struct lk_view_column points[] = {
     {.name = "efficiency", .bar = true, .optional = true},
     LK_VIEW(NULL)};
 static const struct lk_view_column best[] = {
-    LK_VIEW("step_s"),
-    LK_VIEW("throughput_per_s"),
     LK_VIEW_RANGE("gain_pct", "gain_lo_pct", "gain_hi_pct"),
     LK_VIEW("remark"),
+    {.name = "throughput_per_s", .optional = true},
+    {.name = "step_s", .optional = true},
     {.name = "grade", .optional = true},
     LK_VIEW(NULL)};
 static const struct lk_view_column plan[] = {
@@ -141,6 +141,24 @@ static const struct lk_view_column plan[] = {
 static const struct lk_view_column *const of_views[] = {
     [FORECAST_POINTS] = points, [FORECAST_BEST] = best, [FORECAST_PLAN] = plan};
 
+/* Show all columns, and the notes, which say what the table means. */
+static enum lk_status show_whole(const char *name, struct lk_table **table, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    struct lk_view_column *view = NULL;
+    const struct lk_table *t = *table;
+
+    LK_TRY(lk_alloc(&view, t->n_columns, sizeof *view));
+    for (size_t i = 0; i < t->n_columns; i++)
+        view[i].name = t->columns[i].name;
+    for (size_t i = 0; i < t->n_notes; i++)
+        LK_TRY(lk_page_note(page, "%s", t->notes[i]));
+    LK_TRY(lk_page_table(page, name, LK_PAGE_MAIN, view, t->n_columns, table));
+out:
+    free(view);
+    return st;
+}
+
 enum { VIEW_MAX = LK_COUNT(keys) + LK_FORECAST_AXES_MAX + LK_COUNT(plan) };
 
 static const char *find_column(const struct lk_table *t, const char *name)
@@ -151,13 +169,19 @@ static const char *find_column(const struct lk_table *t, const char *name)
     return NULL;
 }
 
-/* Append those columns of a list that the table has; return the new count. */
+/* Append those columns of a list that the table has, without the interval that it has not; return
+ * the new count. */
 static size_t append(const struct lk_table *t, const struct lk_view_column *from,
                      struct lk_view_column *view, size_t n)
 {
-    for (; from->name; from++)
-        if (find_column(t, from->name))
-            view[n++] = *from;
+    for (; from->name; from++) {
+        if (!find_column(t, from->name))
+            continue;
+        view[n] = *from;
+        if (!find_column(t, from->lo) || !find_column(t, from->hi))
+            view[n].lo = view[n].hi = NULL;
+        n++;
+    }
     return n;
 }
 
@@ -168,7 +192,9 @@ enum lk_status forecast_page_table(const struct lk_forecast *f, const char *name
     struct lk_view_column view[VIEW_MAX];
     size_t n;
 
-    if (!*table || kind == FORECAST_OTHER)
+    if (*table && kind == FORECAST_WHOLE)
+        return show_whole(name, table, page);
+    if (!*table || kind == FORECAST_DETAIL)
         return lk_page_table(page, name, place, NULL, 0, table);
     n = append(*table, keys, view, 0);
     for (size_t i = 0; i < f->n_axes; i++)

@@ -12,8 +12,15 @@
  * their gains. */
 enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, struct lk_page *page);
 
-/* Kinds of tables of a forecast, each with a short view of its own. */
-enum forecast_view { FORECAST_POINTS, FORECAST_BEST, FORECAST_PLAN, FORECAST_OTHER };
+/* Kinds of tables of a forecast: three have a short view of their own, one shows all its columns
+ * and has its notes among the page's, and the last is for --verbose. */
+enum forecast_view {
+    FORECAST_POINTS,
+    FORECAST_BEST,
+    FORECAST_PLAN,
+    FORECAST_WHOLE,
+    FORECAST_DETAIL
+};
 
 /* Append a table of a forecast, which the page then owns; *table NULL: nothing is appended. */
 enum lk_status forecast_page_table(const struct lk_forecast *f, const char *name,

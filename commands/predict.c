@@ -131,11 +131,13 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
         const char *name;
         enum lk_page_place place;
         enum forecast_view view;
-    } shown[COUNT] = {
-        {"points", LK_PAGE_MAIN, FORECAST_POINTS}, {"plan", plan, FORECAST_PLAN},
-        {"target", plan, FORECAST_PLAN},           {"memory", LK_PAGE_MAIN, FORECAST_OTHER},
-        {"devices", LK_PAGE_MAIN, FORECAST_OTHER}, {"backtest", LK_PAGE_DETAIL, FORECAST_OTHER},
-        {"losses", LK_PAGE_DETAIL, FORECAST_OTHER}};
+    } shown[COUNT] = {{"points", LK_PAGE_MAIN, FORECAST_POINTS},
+                      {"plan", plan, FORECAST_PLAN},
+                      {"target", plan, FORECAST_PLAN},
+                      {"memory", LK_PAGE_MAIN, FORECAST_WHOLE},
+                      {"devices", LK_PAGE_MAIN, FORECAST_WHOLE},
+                      {"backtest", LK_PAGE_DETAIL, FORECAST_DETAIL},
+                      {"losses", LK_PAGE_DETAIL, FORECAST_DETAIL}};
 
     LK_TRY(lk_forecast_table(f, &tables[POINTS]));
     LK_TRY(lk_forecast_plan_tables(f, true, &tables[PLANS]));

@@ -106,12 +106,12 @@ static enum lk_status print(const struct options *o, const struct lk_evidence_so
         const char *name;
         enum lk_page_place place;
         enum forecast_view view;
-    } shown[COUNT] = {{"points", LK_PAGE_DETAIL, FORECAST_OTHER},
+    } shown[COUNT] = {{"points", LK_PAGE_DETAIL, FORECAST_DETAIL},
                       {"best", LK_PAGE_MAIN, FORECAST_BEST},
-                      {"effects", LK_PAGE_DETAIL, FORECAST_OTHER},
+                      {"effects", LK_PAGE_DETAIL, FORECAST_DETAIL},
                       {"plan", LK_PAGE_DETAIL, FORECAST_PLAN},
                       {"target", plan, FORECAST_PLAN},
-                      {"memory", LK_PAGE_MAIN, FORECAST_OTHER}};
+                      {"memory", LK_PAGE_MAIN, FORECAST_WHOLE}};
 
     LK_TRY(lk_forecast_table(&w->forecast, &tables[POINTS]));
     LK_TRY(lk_forecast_best_table(&w->forecast, BEST_MAX, &tables[BEST]));

@@ -15,8 +15,8 @@
 #define LK_BASELINE_LIST(X)                                                                        \
     X(LK_BASELINE_PROPORTIONAL, "proportional", "proportional from the largest count")             \
     X(LK_BASELINE_LINE, "line", "line through the last two counts")                                \
-    X(LK_BASELINE_AMDAHL, "amdahl", "Amdahl's law fitted to all counts")                           \
-    X(LK_BASELINE_POLLUX, "pollux", "Pollux's 7-parameter model fitted to all counts")
+    X(LK_BASELINE_AMDAHL, "Amdahl's law", "Amdahl's law fitted to all counts")                     \
+    X(LK_BASELINE_POLLUX, "Pollux", "Pollux's 7-parameter model fitted to all counts")
 
 enum lk_baseline { LK_BASELINE_LIST(LK_WORD_VALUE) LK_BASELINE_COUNT };
 /* Return the name of a baseline, and what it does. */

@@ -337,10 +337,12 @@ static enum lk_status note_paying(const struct state *p)
             f->points[i].plan.cost_to_target <=
                 p->request->cost_factor * least->plan.cost_to_target)
             within = f->points[i].config.world_size;
-    LK_PASS(lk_forecast_say(f,
-                            "Its cost is least on %d GPUs, and up to %d stays below %g times that.",
-                            least->config.world_size, within, p->request->cost_factor));
-    return LK_OK;
+    if (within > least->config.world_size)
+        return lk_forecast_say(f,
+                               "Its cost is least on %d GPUs, and up to %d stays below %g times "
+                               "that.",
+                               least->config.world_size, within, p->request->cost_factor);
+    return lk_forecast_say(f, "Its cost is least on %d GPUs.", least->config.world_size);
 }
 
 /* Note where the numbers of the memory come from, unless they were measured. */

@@ -85,6 +85,7 @@ static const struct {
     {"predict job.json ethernet-25g --gpus=8,64 --local-batch=4,8 --accumulation=1,4 "
      "--bucket-cap=1MiB,25MiB --price=2 --target-samples=1e6 --noise-scale=64",
      "64 GPUs with "},
+    {"predict job.json ethernet-25g --gpus=8 --memory --device-memory=24GB", "8 GPUs reach "},
     {"whatif job.json cluster.json --gpus=2,8 --bucket-cap=1MiB,25MiB --accumulation=1,2,4",
      "8 GPUs"},
     {"whatif job.json cluster.json --gpus=8 --sharding=ddp,zero3 --inter-latency=x1,x4", "8 GPUs"},
