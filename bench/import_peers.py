@@ -82,7 +82,7 @@ def main():
         with open(plain, "w") as f:
             f.write(text)
         subprocess.run(["gzip", "-k", plain], check=True)
-        arms = {"lockstep": [a.lockstep, "analyze", "--brief", plain], "lockstep, gzipped": [a.lockstep, "analyze", "--brief", plain + ".gz"]}
+        arms = {"lockstep": [a.lockstep, "analyze", plain], "lockstep, gzipped": [a.lockstep, "analyze", plain + ".gz"]}
         if a.hta:
             arms["HTA"] = [sys.executable, "-c", HTA, a.hta, plain]
         if a.tracelens:

@@ -40,7 +40,7 @@ def records(c):
     for e in kernels:
         time_us[e["name"]] += e["dur"]
     figures["longest"] = [{"kernel": name, "us": round(us, 1)} for name, us in time_us.most_common(12)]
-    code, said = c.lockstep("analyze", out, "--format", "csv")
+    code, said = c.lockstep("analyze", out, "--format", "csv", "--table", "findings")
     figures["findings"] = [line for line in said.splitlines() if line.startswith(("launch_bound,", "recording_cost,", "lost_spans,", "gpu_records,"))]
     bound = any(line.startswith("launch_bound,") for line in figures["findings"])
     return figures, f"{len(kernels)} kernels, none dropped; {'' if bound else 'not '}launch bound"

@@ -41,7 +41,7 @@ def kernels(c):
 
 def calibrate(c):
     out = c.path("cluster.json")
-    _, said = c.lockstep("calibrate", *c.setup.calibrate, "--out", out)
+    _, said = c.lockstep("calibrate", *c.setup.calibrate, "--verbose", "--out", out)
     shutil.copy(out, c.file("cluster.json"))
     with open(out) as f:
         cluster = json.load(f)
