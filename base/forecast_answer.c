@@ -149,10 +149,23 @@ static void write_reference(const struct lk_forecast *f, char *out, size_t size)
              strong ? " at a fixed global batch" : "");
 }
 
+/* Write "; most is lost to exposed communication, 8.0 % of the step", or nothing. */
+static void write_loss(const struct lk_forecast_point *p, char *out, size_t size)
+{
+    enum lk_loss loss = lk_forecast_largest_loss(p);
+    char share[NUMBER_BYTES];
+
+    *out = '\0';
+    if (loss != LK_LOSS_IDEAL && has_efficiency(p))
+        snprintf(out, size, "; most is lost to %s, %s %% of the step", lk_loss_name(loss),
+                 lk_answer_percent(p->losses_s[loss] / p->step_s, share, sizeof share));
+}
+
 static enum lk_status say_headline(struct lk_forecast *f, const struct lk_forecast_point *p)
 {
     char words[LK_ANSWER_WORDS], step[4 * NUMBER_BYTES], rate[NUMBER_BYTES], reference[128];
     char value[NUMBER_BYTES], lo[NUMBER_BYTES], hi[NUMBER_BYTES], gpus[LK_ANSWER_WORDS + 64];
+    char loss[128];
     bool one = p->config.world_size == 1;
 
     lk_answer_config(f, p, words, sizeof words);
@@ -163,10 +176,11 @@ static enum lk_status say_headline(struct lk_forecast *f, const struct lk_foreca
     if (!has_efficiency(p))
         return lk_forecast_say(f, "%s take%s %s: %s samples/s.", gpus, one ? "s" : "", step, rate);
     write_reference(f, reference, sizeof reference);
-    return lk_forecast_say(f, "%s reach%s %s %% %s (%s to %s): %s, %s samples/s.", gpus,
+    write_loss(p, loss, sizeof loss);
+    return lk_forecast_say(f, "%s reach%s %s %% %s (%s to %s): %s, %s samples/s%s.", gpus,
                            one ? "es" : "", lk_answer_percent(p->efficiency, value, sizeof value),
                            reference, lk_answer_percent(p->efficiency_lo, lo, sizeof lo),
-                           lk_answer_percent(p->efficiency_hi, hi, sizeof hi), step, rate);
+                           lk_answer_percent(p->efficiency_hi, hi, sizeof hi), step, rate, loss);
 }
 
 /* Say that fewer GPUs are faster, if they are. */
@@ -226,23 +240,11 @@ static enum lk_status say_evidence(struct lk_forecast *f, const struct lk_foreca
                            held_out);
 }
 
-static enum lk_status say_loss(struct lk_forecast *f, const struct lk_forecast_point *p)
-{
-    enum lk_loss loss = lk_forecast_largest_loss(p);
-    char share[NUMBER_BYTES];
-
-    if (loss == LK_LOSS_IDEAL || !has_efficiency(p))
-        return LK_OK;
-    return lk_forecast_say(f, "Most is lost to %s: %s %% of the step.", lk_loss_name(loss),
-                           lk_answer_percent(p->losses_s[loss] / p->step_s, share, sizeof share));
-}
-
 enum lk_status lk_answer_point(struct lk_forecast *f, size_t at)
 {
     const struct lk_forecast_point *p = &f->points[at];
 
     LK_PASS(say_headline(f, p));
     LK_PASS(say_faster(f, p));
-    LK_PASS(say_evidence(f, p));
-    return say_loss(f, p);
+    return say_evidence(f, p);
 }

@@ -505,10 +505,10 @@ static enum lk_status tell_knee(const struct forecast *f)
                                "The knee is at %d node%s (%d GPUs): a further node adds less than "
                                "half of what the first delivers.",
                                nodes, nodes == 1 ? "" : "s", nodes * per_node);
-    return lk_forecast_say(f->out,
-                           "No knee within %d nodes: each adds at least half of what the first "
-                           "delivers.",
-                           most);
+    return lk_forecast_note(f->out,
+                            "No knee within %d nodes: each adds at least half of what the first "
+                            "delivers.",
+                            most);
 }
 
 /* Says which run would narrow a forecast far beyond the measured counts. */

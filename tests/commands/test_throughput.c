@@ -118,7 +118,7 @@ static const struct {
     {BOX, "predict --throughput",
      RESNET "--gpus=16 --local-batch=96,192 --accumulation=1,2 --format=csv", 0, "16,2,96,2,"},
     {BOX, "predict --throughput", RESNET "--gpus=16 --bucket-cap=1MiB,25MiB", 0, "1.00 MiB"},
-    {BOX, "predict --throughput", RESNET "--gpus=16", 0, "Most is lost to"},
+    {BOX, "predict --throughput", RESNET "--gpus=16 --format=json", 0, "most is lost to"},
     {BOX, "validate --throughput", RESNET, 0, "law alone"},
     {HOSTS, "predict --throughput", SLOW "--gpus=4,8", 0, "knee"},
     {HOSTS, "predict --throughput", "--parameters=1M --cluster=ethernet-10g --gpus=4", 1,

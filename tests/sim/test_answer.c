@@ -101,14 +101,15 @@ START_TEST(what_is_known_is_said)
     memcpy(f.backtests, tests, sizeof tests);
     f.n_backtests = 2;
     ck_assert_int_eq(lk_answer_point(&f, 1), LK_OK);
-    ck_assert_uint_eq(f.n_answer, 4);
+    ck_assert_uint_eq(f.n_answer, 3);
     ck_assert_int_eq(
         strncmp(f.answer[0], "8 GPUs with accumulation 4 reach 20 %", strlen("8 GPUs with acc")),
         0);
     ck_assert_str_eq(f.answer[1], "Fewer are faster: 2 GPUs, with 9,000 samples/s.");
     ck_assert_str_eq(f.answer[2], "Evidence: datasheet numbers of preset ethernet-25g; held-out "
                                   "runs: 1 of 2 inside the 90 % interval, mean error 15.0 %.");
-    ck_assert_str_eq(f.answer[3], "Most is lost to exposed communication: 60 % of the step.");
+    ck_assert_ptr_nonnull(
+        strstr(f.answer[0], "; most is lost to exposed communication, 60 % of the step."));
     lk_forecast_fini(&f);
 }
 END_TEST

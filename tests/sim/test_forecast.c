@@ -401,7 +401,7 @@ START_TEST(an_anchor_without_cost_is_passed_over)
     ck_assert_double_eq_tol(f.points[0].step_s, f.points[0].measured_step_s, 1e-12);
     ck_assert_double_nan(f.points[0].losses_s[LK_LOSS_WIRE]);
     ck_assert_int_eq(lk_forecast_largest_loss(&f.points[0]), LK_LOSS_IDEAL);
-    ck_assert_ptr_nonnull(forecast_says(&f, "Most is lost to"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "most is lost to"));
     lk_forecast_fini(&f);
     w.cluster.n_points = n_points;
     sim_world_fini(&w);
