@@ -1,5 +1,6 @@
 /* What `lockstep run` and `replay` say first, from the table of their grid. */
 #include "base/array.h"
+#include "base/forecast_answer.h"
 #include "base/units.h"
 #include "commands/run_grid.h"
 
@@ -69,16 +70,20 @@ static enum lk_status say(const struct lk_table *t, const struct run_options *o,
     const char *what = o->device == RUN_DEVICE_CUDA ? "GPU" : "rank";
     const struct point p = largest(t);
     int ranks = (int)p.ranks, reference = reference_ranks(t);
-    char step[32], interval[64], efficiency[96] = "";
+    char step[32], interval[96], rate[32], efficiency[96] = "";
 
     (void)lk_units_format(LK_DIM_TIME, p.step_s, step, sizeof step);
-    (void)lk_units_interval(LK_DIM_TIME, p.step_s, p.lo_s, p.hi_s, interval, sizeof interval);
+    if (p.hi_s > p.lo_s)
+        (void)lk_units_interval(LK_DIM_TIME, p.step_s, p.lo_s, p.hi_s, interval, sizeof interval);
+    else
+        snprintf(interval, sizeof interval, "one step, which tells no spread");
     if (reference && reference < ranks)
         snprintf(efficiency, sizeof efficiency, ", %.0f %% of linear scaling%s against %d %s%s",
                  100 * p.efficiency, o->strong ? " (strong)" : "", reference, what,
                  reference == 1 ? "" : "s");
-    return lk_page_say(page, "%d %s%s: %s a step (%s), %.4g samples/s%s.", ranks, what,
-                       ranks == 1 ? "" : "s", step, interval, p.rate, efficiency);
+    return lk_page_say(page, "%d %s%s: %s a step (%s), %s samples/s%s.", ranks, what,
+                       ranks == 1 ? "" : "s", step, interval,
+                       lk_answer_number(p.rate, rate, sizeof rate), efficiency);
 }
 
 static enum lk_status add_values(const struct lk_table *t, size_t row, struct lk_page *page)

@@ -16,7 +16,14 @@ static const struct {
     const char *words, *begins;
 } rows[] = {
     {"run -n 2 -b 2 --steps 8 " TINY " --out %s/run", "2 ranks: "},
+    {"run -n 1 -b 2 --steps 1 --warmup 0 " TINY " --out %s/one", "1 rank: "},
+    {"analyze %s/one", "1 rank: "},
+    {"predict %s/run/job.json ethernet-25g --gpus 2,8,64", "64 GPUs reach "},
+    {"whatif %s/run/job.json ethernet-25g --gpus 8 --accumulation 1,4 --sharding ddp,zero3",
+     "Best at 8 GPUs: "},
+    {"compare dgx-a100 dgx-h100", "bandwidth between nodes: B has "},
     {"replay %s/run/job.json -n 2 --steps 8 --out %s/replay", "2 ranks: "},
+    {"compare %s/run %s/replay", "2 GPUs, batch 2: B "},
     {"analyze %s/run", "2 ranks: "},
     {"export %s/run --out %s/chakra", "Step "},
     {"calibrate -n 2 --sizes 4KiB,64KiB --algorithms auto --repetitions 3 --budget 1s --out "
