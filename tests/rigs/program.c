@@ -57,6 +57,7 @@ static void start(struct program *p, const char *dir, program_setup setup, void 
     ck_assert_int_ge(p->pid, 0);
     if (p->pid == 0) {
         setpgid(0, 0);
+        (void)signal(SIGHUP, SIG_DFL); /* nohup ignores it, and a shell cannot trap it then */
         redirect(p->out_path, STDOUT_FILENO);
         redirect(p->err_path, STDERR_FILENO);
         if (setup)
