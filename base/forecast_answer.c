@@ -62,7 +62,7 @@ static const char *interval(enum lk_dimension dim, double v, double lo, double h
     return out;
 }
 
-/* What can differ between two points on as many GPUs, beside the axes of a what-if. */
+/* Two points on as many GPUs can differ in these, beside the axes of a what-if. */
 enum part { LOCAL_BATCH, ACCUMULATION, BUCKET_CAP, PARTS };
 
 static bool part_differs(const struct lk_config *a, const struct lk_config *b, enum part part)

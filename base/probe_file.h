@@ -73,7 +73,7 @@ enum lk_probe_kind {
 
 enum lk_probe_function { LK_PROBE_FUNCTION_LIST(LK_WORD_VALUE) LK_PROBE_FUNCTION_COUNT };
 
-/* What came of CUPTI in the process. X(state, text): the text follows "no kernels: ". */
+/* How CUPTI fared in the process. X(state, text): the text follows "no kernels: ". */
 #define LK_PROBE_CUPTI_LIST(X)                                                                     \
     X(LK_PROBE_CUPTI_OFF, "")      /* not asked for, or the process does not use CUDA */           \
     X(LK_PROBE_CUPTI_RECORDED, "") /* there is, or was, a window */                                \

@@ -1,4 +1,4 @@
-/* What `lockstep analyze` says first. Divisions: words, sentences, values, configurations. */
+/* Make the answer of `lockstep analyze`. Divisions: words, sentences, values, configurations. */
 #include "commands/analyze_impl.h"
 
 #include "base/array.h"

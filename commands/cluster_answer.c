@@ -1,4 +1,4 @@
-/* What commands that write a cluster file say of it first. Divisions: points, sentences, tables. */
+/* Make the answer of commands that write a cluster file. Divisions: points, sentences, tables. */
 #include "commands/cluster_answer.h"
 
 #include "base/array.h"

@@ -1,4 +1,4 @@
-/* What commands that write a cluster file say of it first. */
+/* The answer of commands that write a cluster file. */
 #ifndef LK_COMMANDS_CLUSTER_ANSWER_H
 #define LK_COMMANDS_CLUSTER_ANSWER_H
 

@@ -100,7 +100,7 @@ enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, st
 
 /* ---- Views ---- */
 
-/* What comes before and behind the axes of each kind of table, as far as the table has it. */
+/* The columns before and behind the axes of each kind of table; a table may lack some. */
 static const struct lk_view_column keys[] = {LK_VIEW("gpus"),
                                              {.name = "local_batch", .setting = true},
                                              {.name = "accumulation", .setting = true},

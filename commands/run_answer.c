@@ -1,4 +1,4 @@
-/* What `lockstep run` and `replay` say first, from the table of their grid. */
+/* Make the answer of `lockstep run` and `replay` from the table of their grid. */
 #include "base/array.h"
 #include "base/forecast_answer.h"
 #include "base/units.h"

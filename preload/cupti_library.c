@@ -9,7 +9,7 @@
 /* Sonames: up to CUDA 11 they have the minor version, too. */
 static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8",
                                     "libcupti.so"};
-/* Where the toolkit puts it, which the loader does not search. */
+/* The toolkit puts it there, and the loader does not search there. */
 static const char *const folders[] = {"", "/usr/local/cuda/lib64/",
                                       "/usr/local/cuda/extras/CUPTI/lib64/"};
 enum { FILES = sizeof files / sizeof *files, FOLDERS = sizeof folders / sizeof *folders };

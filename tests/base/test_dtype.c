@@ -51,7 +51,7 @@ START_TEST(other_spellings)
 }
 END_TEST
 
-/* Where a list has the short word, the long one finds it. */
+/* The long word finds the short one of a list. */
 START_TEST(spellings_go_both_ways)
 {
     static const char *const hooks[] = {"none", "fp16", "bf16"};

@@ -19,7 +19,7 @@ struct fake_cupti {
     int64_t ahead_ns; /* its clock minus CLOCK_MONOTONIC_RAW */
     bool keeps;       /* buffers are never returned */
     bool is_late;     /* they are returned by fake_cupti_deliver alone */
-    /* What came of it. */
+    /* How it ended. */
     _Atomic int subscribed, enabled, registered; /* now; now; ever */
     _Atomic int lent, refused;                   /* buffers that are out; requests that got none */
     int thread_id_type;

@@ -174,7 +174,7 @@ static void open_comm(struct fake_comm *c)
     fake_comm_init(c, &plugin, 1, "dp", 2, 0);
 }
 
-/* What came of it is told in the file that collectives make. */
+/* How CUPTI fared is told in the file that collectives make. */
 static void refused(void)
 {
     struct fake_comm c;

@@ -188,7 +188,7 @@ START_TEST(the_drift_is_that_of_the_wall_clock)
 }
 END_TEST
 
-/* What became of CUPTI, and whether the process was a rank, is in the file's start. */
+/* The file's start says how CUPTI fared, and whether the process was a rank. */
 START_TEST(the_start_says_what_is_missing)
 {
     static const struct {
