@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/bounds.h"
+#include "base/lines.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -31,32 +32,13 @@ bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecas
 
 /* ---- Lines ---- */
 
-static enum lk_status append(char ***lines, size_t *n, size_t *capacity, const char *fmt,
-                             va_list args)
-{
-    LK_PASS(lk_array_grow(lines, capacity, *n + 1, sizeof **lines));
-    LK_PASS(lk_vasprintf(&(*lines)[*n], fmt, args));
-    ++*n;
-    return LK_OK;
-}
+static LK_LINES_ADDER(name_assumed, struct lk_forecast, assumed)
+    LK_LINES_ADDER(lk_forecast_say, struct lk_forecast, answer)
+        LK_LINES_ADDER(lk_forecast_warn, struct lk_forecast, warnings)
+            LK_LINES_ADDER(lk_forecast_note, struct lk_forecast, notes)
 
-#define APPENDER(function, member)                                                                 \
-    enum lk_status function(struct lk_forecast *f, const char *fmt, ...)                           \
-    {                                                                                              \
-        enum lk_status st;                                                                         \
-        va_list args;                                                                              \
-                                                                                                   \
-        va_start(args, fmt);                                                                       \
-        st = append(&f->member, &f->n_##member, &f->member##_capacity, fmt, args);                 \
-        va_end(args);                                                                              \
-        return st;                                                                                 \
-    }
-APPENDER(lk_forecast_say, answer)
-APPENDER(lk_forecast_warn, warnings)
-APPENDER(lk_forecast_note, notes)
-static APPENDER(name_assumed, assumed)
-
-    enum lk_status lk_forecast_assume(struct lk_forecast *f, const char *what, const char *fmt, ...)
+                enum lk_status
+    lk_forecast_assume(struct lk_forecast *f, const char *what, const char *fmt, ...)
 {
     enum lk_status st = LK_OK;
     char *text = NULL;

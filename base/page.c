@@ -2,35 +2,16 @@
 #include "base/page.h"
 
 #include "base/array.h"
+#include "base/lines.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-static enum lk_status append(char ***lines, size_t *n, size_t *capacity, const char *fmt,
-                             va_list args)
-{
-    LK_PASS(lk_array_grow(lines, capacity, *n + 1, sizeof **lines));
-    LK_PASS(lk_vasprintf(&(*lines)[*n], fmt, args));
-    ++*n;
-    return LK_OK;
-}
-
-#define APPENDER(function, member)                                                                 \
-    enum lk_status function(struct lk_page *p, const char *fmt, ...)                               \
-    {                                                                                              \
-        enum lk_status st;                                                                         \
-        va_list args;                                                                              \
-                                                                                                   \
-        va_start(args, fmt);                                                                       \
-        st = append(&p->member, &p->n_##member, &p->member##_capacity, fmt, args);                 \
-        va_end(args);                                                                              \
-        return st;                                                                                 \
-    }
-APPENDER(lk_page_say, answer)
-APPENDER(lk_page_note, notes)
-APPENDER(lk_page_rest, rest)
+LK_LINES_ADDER(lk_page_say, struct lk_page, answer)
+LK_LINES_ADDER(lk_page_note, struct lk_page, notes)
+LK_LINES_ADDER(lk_page_rest, struct lk_page, rest)
 
 enum lk_status lk_page_table(struct lk_page *p, const char *name, enum lk_page_place place,
                              const struct lk_view_column *view, size_t n_view,

@@ -2,6 +2,7 @@
 #include "base/table.h"
 
 #include "base/array.h"
+#include "base/lines.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -127,20 +128,7 @@ enum lk_status lk_table_indent(struct lk_table *t, const char *column, int level
     return LK_OK;
 }
 
-enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
-{
-    enum lk_status st;
-    va_list ap;
-
-    LK_TRY(lk_array_grow(&t->notes, &t->notes_capacity, t->n_notes + 1, sizeof *t->notes));
-    va_start(ap, fmt);
-    st = lk_vasprintf(&t->notes[t->n_notes], fmt, ap);
-    va_end(ap);
-    if (st == LK_OK)
-        lk_printable(t->notes[t->n_notes++]);
-out:
-    return st;
-}
+LK_LINES_ADDER(lk_table_note, struct lk_table, notes)
 
 /* ---- Joining ---- */
 

@@ -250,6 +250,19 @@ START_TEST(values_for_prometheus)
 }
 END_TEST
 
+/* A job's name may hold anything; none of it may reach the terminal as a command. */
+START_TEST(lines_are_printable)
+{
+    struct lk_page p = {0};
+
+    ck_assert_int_eq(lk_page_say(&p, "job %s", "\033[2Jx"), LK_OK);
+    ck_assert_int_eq(lk_page_note(&p, "job %s", "\033[2Jx"), LK_OK);
+    ck_assert_str_eq(p.answer[0], "job ?[2Jx");
+    ck_assert_str_eq(p.notes[0], "job ?[2Jx");
+    lk_page_fini(&p);
+}
+END_TEST
+
 SUITE(page, c)
 {
     tcase_add_test(c, markdown_is_escaped);
@@ -260,4 +273,5 @@ SUITE(page, c)
     tcase_add_test(c, no_line_is_wider);
     tcase_add_test(c, one_table_for_programs);
     tcase_add_test(c, document_has_all);
+    tcase_add_test(c, lines_are_printable);
 }
