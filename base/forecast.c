@@ -32,13 +32,14 @@ bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecas
 
 /* ---- Lines ---- */
 
+/* clang-format off */
 static LK_LINES_ADDER(name_assumed, struct lk_forecast, assumed)
-    LK_LINES_ADDER(lk_forecast_say, struct lk_forecast, answer)
-        LK_LINES_ADDER(lk_forecast_warn, struct lk_forecast, warnings)
-            LK_LINES_ADDER(lk_forecast_note, struct lk_forecast, notes)
+LK_LINES_ADDER(lk_forecast_say, struct lk_forecast, answer)
+LK_LINES_ADDER(lk_forecast_warn, struct lk_forecast, warnings)
+LK_LINES_ADDER(lk_forecast_note, struct lk_forecast, notes)
+    /* clang-format on */
 
-                enum lk_status
-    lk_forecast_assume(struct lk_forecast *f, const char *what, const char *fmt, ...)
+    enum lk_status lk_forecast_assume(struct lk_forecast *f, const char *what, const char *fmt, ...)
 {
     enum lk_status st = LK_OK;
     char *text = NULL;
