@@ -222,4 +222,5 @@ clean:
 include tools/cuda.mk
 include tools/targets.mk
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+# Not those of the Debian that tools/bare makes there.
+-include $(shell find $(BUILD) -path $(BUILD)/bare -prune -o -name '*.d' -print 2>/dev/null)

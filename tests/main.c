@@ -4,8 +4,9 @@
  *     test_lockstep [--jobs N] [SUITE...]
  *
  * Each suite runs in a process of its own, N at a time (default: one a processor), with its output
- * in a file that is shown whole when the suite ends badly. A single suite runs in this process, for
- * a debugger. The last line is `N passed, N failed`; the exit status says whether anything failed.
+ * in a file that is shown whole when the suite ends badly; the failures are repeated at the end. A
+ * single suite runs in this process, for a debugger. The last line is `N passed, N failed`; the
+ * exit status says whether anything failed.
  */
 #include <check.h>
 #include <errno.h>
@@ -33,8 +34,8 @@ struct job {
     const char *name;
     Suite *(*make)(void);
     bool wanted;
-    pid_t pid; /* 0 when not running */
-    FILE *output;
+    pid_t pid;    /* 0 when not running */
+    FILE *output; /* of a suite that runs or ended badly */
     double began_s;
 };
 
@@ -92,6 +93,19 @@ static void show(FILE *output)
         fwrite(block, 1, n, stdout);
 }
 
+/* Print again what a suite that ended badly said of its failures: libcheck writes
+ * FILE:LINE:F:CASE:TEST:N: MESSAGE, and E for a crash. In a log of which only the end is kept, this
+ * is what is left. */
+static void show_failures(const struct job *job)
+{
+    char line[4096];
+
+    rewind(job->output);
+    while (fgets(line, sizeof line, job->output))
+        if (strstr(line, ":F:") || strstr(line, ":E:"))
+            printf("failed: %s: %s", job->name, line);
+}
+
 /* Wait until a suite ends; report it. A suite that crashes counts as one failure. */
 static void finish_one(struct result *results)
 {
@@ -116,7 +130,10 @@ static void finish_one(struct result *results)
         printf("  %-24s %5d checks %5d failed %7.1f s\n", job->name, results[i].run,
                results[i].failed, now_s() - job->began_s);
         fflush(stdout);
-        fclose(job->output);
+        if (!results[i].failed) {
+            fclose(job->output);
+            job->output = NULL;
+        }
         job->pid = 0;
     }
 }
@@ -201,6 +218,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_JOBS; i++) {
         run += results[i].run;
         failed += results[i].failed;
+        if (jobs[i].output)
+            show_failures(&jobs[i]);
     }
     printf("%d passed, %d failed\n", run > failed ? run - failed : 0, failed);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
