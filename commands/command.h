@@ -26,6 +26,14 @@
 #define PAGE_NAME "format"
 #define GATE_NAME "fail-if"
 
+/* What the operands of a command are. */
+enum lk_operand {
+    LK_OPERAND_FILE,
+    LK_OPERAND_CLUSTER, /* a file or a preset's name */
+    LK_OPERAND_COMMAND, /* a command and its words, which stand behind "--" */
+    LK_OPERAND_NAME     /* a command of lockstep */
+};
+
 struct lk_command {
     const char *name;
     const char *usage;                /* operands, e.g. "RUN..." */
@@ -34,11 +42,10 @@ struct lk_command {
     const struct lk_option *defaults; /* (optional) rows whose defaults fill the struct first */
     size_t size;                      /* of the struct that the rows fill */
     int operands_max;                 /* most operands that it takes */
-    bool takes_cluster;               /* an operand may be a preset's name */
-    bool operands_are_command;        /* a command and its words, which stand behind "--" */
-    const char *no_operand;           /* (optional) failure when no operand is given */
-    const char *const *tables;        /* (optional) names of all tables of its pages, NULL-ended */
-    const char *main_value;           /* (optional) value of the page that --fail-below means */
+    enum lk_operand operand;
+    const char *no_operand;    /* (optional) failure when no operand is given */
+    const char *const *tables; /* (optional) names of all tables of its pages, NULL-ended */
+    const char *main_value;    /* (optional) value of the page that --fail-below means */
     /* Run the command; options is the struct, operands has room for two or more. The frame prints
      * and destroys the page that it fills. */
     enum lk_status (*run)(void *options, const char **operands, int n_operands,

@@ -1,8 +1,10 @@
 /* Completion for bash, zsh and fish; see the header. */
 #include "commands/completion.h"
 
+#include "base/array.h"
 #include "base/words.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- The values of an option ---- */
@@ -37,6 +39,12 @@ static void print_words(const struct lk_option *row, FILE *out)
 {
     for (size_t i = 0; row->words ? i < row->words->n : row->choices[i] != NULL; i++)
         fprintf(out, "%s%s", i ? " " : "", row->words ? row->words->names[i] : row->choices[i]);
+}
+
+static void print_names(const struct lk_command *const *all, FILE *out)
+{
+    for (size_t i = 0; all[i]; i++)
+        fprintf(out, "%s%s", i ? " " : "", all[i]->name);
 }
 
 /* Return "no-" for a flag that is on by default: only that form changes it. */
@@ -91,12 +99,21 @@ static void print_bash_value(const struct lk_command *c, const struct lk_option 
     fputs(" ;;\n", out);
 }
 
-static void print_bash_options(const struct lk_command *c, FILE *out)
+static void print_bash_options(const struct lk_command *c, const struct lk_command *const *all,
+                               FILE *out)
 {
-    fprintf(out, "    %s) operand=%s options='--help", c->name,
-            c->takes_cluster  ? "cluster"
-            : c->operands_max ? "file"
-                              : "any");
+    static const char *const kinds[] = {[LK_OPERAND_FILE] = "file",
+                                        [LK_OPERAND_CLUSTER] = "cluster",
+                                        [LK_OPERAND_COMMAND] = "file",
+                                        [LK_OPERAND_NAME] = "word"};
+
+    fprintf(out, "    %s) operand=%s", c->name, c->operands_max ? kinds[c->operand] : "any");
+    if (c->operand == LK_OPERAND_NAME) {
+        fputs(" words='", out);
+        print_names(all, out);
+        fputc('\'', out);
+    }
+    fputs(" options='--help", out);
     for (const struct lk_option *row = c->options; row->name; row++)
         fprintf(out, " --%s%s%s", negation(row), row->name, value_of(row) == VALUE_NONE ? "" : "=");
     fputs("' ;;\n", out);
@@ -151,23 +168,18 @@ static const char bash_tail[] =
 static void print_bash(const struct lk_command *const *all, FILE *out)
 {
     fputs(bash_head, out);
-    fputs("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        COMPREPLY=($(compgen -W 'help --help "
-          "--version",
+    fputs("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
+          "        COMPREPLY=($(compgen -W '--help --version ",
           out);
-    for (size_t i = 0; all[i]; i++)
-        fprintf(out, " %s", all[i]->name);
+    print_names(all, out);
     fputs("' -- \"$cur\"))\n        return\n    fi\n", out);
     fputs(bash_middle, out);
     for (size_t i = 0; all[i]; i++)
-        print_bash_options(all[i], out);
-    fputs("    help) kind=word options='--man --markdown --completion=' words='", out);
-    for (size_t i = 0; all[i]; i++)
-        fprintf(out, "%s%s", i ? " " : "", all[i]->name);
-    fputs("' ;;\n    esac\n    case $command:$option in\n", out);
+        print_bash_options(all[i], all, out);
+    fputs("    esac\n    case $command:$option in\n", out);
     for (size_t i = 0; all[i]; i++)
         for (const struct lk_option *row = all[i]->options; row->name; row++)
             print_bash_value(all[i], row, out);
-    fputs("    help:--completion) words='bash zsh fish' ;;\n", out);
     fputs(bash_tail, out);
 }
 
@@ -203,7 +215,8 @@ static void print_zsh_value(const struct lk_option *row, FILE *out)
     }
 }
 
-static void print_zsh_command(const struct lk_command *c, FILE *out)
+static void print_zsh_command(const struct lk_command *c, const struct lk_command *const *all,
+                              FILE *out)
 {
     fprintf(out, "    %s)\n        _arguments '--help[print the options]'", c->name);
     for (const struct lk_option *row = c->options; row->name; row++) {
@@ -219,11 +232,23 @@ static void print_zsh_command(const struct lk_command *c, FILE *out)
         print_zsh_value(row, out);
         fputc('\'', out);
     }
-    if (c->operands_are_command)
+    switch (c->operand) {
+    case LK_OPERAND_FILE:
+        if (c->operands_max)
+            fputs(" \\\n            '*:operand:_files'", out);
+        break;
+    case LK_OPERAND_CLUSTER:
+        fputs(" \\\n            '*:operand:_lockstep_clusters'", out);
+        break;
+    case LK_OPERAND_COMMAND:
         fputs(" \\\n            '*::command:_normal'", out);
-    else if (c->operands_max)
-        fprintf(out, " \\\n            '*:operand:%s'",
-                c->takes_cluster ? "_lockstep_clusters" : "_files");
+        break;
+    case LK_OPERAND_NAME:
+        fputs(" \\\n            '*:command:(", out);
+        print_names(all, out);
+        fputs(")'", out);
+        break;
+    }
     fputs("\n        ;;\n", out);
 }
 
@@ -234,6 +259,7 @@ static void print_zsh(const struct lk_command *const *all, FILE *out)
           "_lockstep_clusters()\n"
           "{\n"
           "    local -a presets\n"
+          "    compset -P '*,'\n"
           "    presets=(${(f)\"$(lockstep help --presets 2> /dev/null)\"})\n"
           "    _alternative 'presets:preset:compadd -a presets' 'files:file:_files'\n"
           "}\n"
@@ -247,7 +273,7 @@ static void print_zsh(const struct lk_command *const *all, FILE *out)
         print_escaped(all[i]->help, "\\:", out);
         fputs("'\n", out);
     }
-    fputs("        'help:print help, manual pages and completions'\n    )\n"
+    fputs("    )\n"
           "    if (( CURRENT == 2 )); then\n"
           "        _describe command commands\n"
           "        return\n"
@@ -257,11 +283,23 @@ static void print_zsh(const struct lk_command *const *all, FILE *out)
           "    case $words[1] in\n",
           out);
     for (size_t i = 0; all[i]; i++)
-        print_zsh_command(all[i], out);
-    fputs("    help) _describe command commands ;;\n    esac\n}\n_lockstep \"$@\"\n", out);
+        print_zsh_command(all[i], all, out);
+    fputs("    esac\n}\n_lockstep \"$@\"\n", out);
 }
 
 /* ---- fish ---- */
+
+/* The presets; in a list, the one behind the last comma. */
+#define FISH_PRESETS "'(__fish_append , (lockstep help --presets 2> /dev/null))'"
+
+/* Print " -d 'TEXT'"; in fish a quote inside of quotes has a backslash. */
+static void print_fish_help(const char *text, FILE *out)
+{
+    fputs(" -d '", out);
+    for (; *text; text++)
+        fprintf(out, "%s%c", *text == '\'' || *text == '\\' ? "\\" : "", *text);
+    fputs("'\n", out);
+}
 
 static void print_fish_row(const struct lk_command *c, const struct lk_option *row, FILE *out)
 {
@@ -276,54 +314,69 @@ static void print_fish_row(const struct lk_command *c, const struct lk_option *r
         fputs(" -x", out);
         break;
     case VALUE_WORD:
-    case VALUE_WORDS:
         fputs(" -x -a '", out);
         print_words(row, out);
         fputc('\'', out);
+        break;
+    case VALUE_WORDS:
+        fputs(" -x -a '(__fish_append , ", out);
+        print_words(row, out);
+        fputs(")'", out);
         break;
     case VALUE_FILE:
         fputs(" -r -F", out);
         break;
     case VALUE_CLUSTER:
-        fputs(" -r -F -a '(lockstep help --presets 2> /dev/null)'", out);
+        fputs(" -r -F -a " FISH_PRESETS, out);
         break;
     }
-    fputs(" -d '", out);
-    /* In fish a quote inside of quotes has a backslash. */
-    for (const char *p = row->help; *p; p++)
-        fprintf(out, "%s%c", *p == '\'' || *p == '\\' ? "\\" : "", *p);
-    fputs("'\n", out);
+    print_fish_help(row->help, out);
+}
+
+/* Print the command, and what its operands are where these are not files. */
+static void print_fish_command(const struct lk_command *c, const struct lk_command *const *all,
+                               FILE *out)
+{
+    fprintf(out, "complete -c lockstep -f -n __fish_use_subcommand -a %s", c->name);
+    print_fish_help(c->help, out);
+    if (c->operand == LK_OPERAND_CLUSTER)
+        fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s' -a %s\n", c->name,
+                FISH_PRESETS);
+    if (c->operand == LK_OPERAND_NAME) {
+        fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s' -f -a '", c->name);
+        print_names(all, out);
+        fputs("'\n", out);
+    }
 }
 
 static void print_fish(const struct lk_command *const *all, FILE *out)
 {
     fputs("# fish completion for lockstep, made by `lockstep help --completion fish`\n", out);
     for (size_t i = 0; all[i]; i++) {
-        fprintf(out, "complete -c lockstep -f -n __fish_use_subcommand -a %s -d '%s'\n",
-                all[i]->name, all[i]->help);
-        if (all[i]->takes_cluster)
-            fprintf(out,
-                    "complete -c lockstep -n '__fish_seen_subcommand_from %s' -a '(lockstep help "
-                    "--presets 2> /dev/null)'\n",
-                    all[i]->name);
-    }
-    fputs("complete -c lockstep -f -n __fish_use_subcommand -a help -d 'print help, manual pages "
-          "and completions'\n",
-          out);
-    for (size_t i = 0; all[i]; i++)
+        print_fish_command(all[i], all, out);
         for (const struct lk_option *row = all[i]->options; row->name; row++)
             print_fish_row(all[i], row, out);
+    }
 }
 
 /* ---- All shells ---- */
 
 const char *const completion_shells[] = {"none", "bash", "zsh", "fish", NULL};
 
-void print_completion(int shell, const struct lk_command *const *all, FILE *out)
+enum lk_status print_completion(int shell, const struct lk_command *const *all,
+                                const struct lk_command *help, FILE *out)
 {
     static void (*const print[])(const struct lk_command *const *,
                                  FILE *) = {NULL, print_bash, print_zsh, print_fish};
+    const struct lk_command **listed;
+    size_t n = 0;
 
-    if (print[shell])
-        print[shell](all, out);
+    while (all[n])
+        n++;
+    LK_PASS(lk_alloc(&listed, n + 2, sizeof *listed));
+    memcpy(listed, all, n * sizeof *listed);
+    listed[n] = help;
+    print[shell](listed, out);
+    free(listed);
+    return LK_OK;
 }

@@ -10,10 +10,11 @@
 extern const char *const completion_shells[];
 
 /*
- * Print a shell's completion: the commands, their options, the words of an option's value, files,
- * and clusters, whose presets the script asks `lockstep help --presets` for. shell: an index of
- * completion_shells.
+ * Print a shell's completion: the commands, `help` behind them, their options, the words of an
+ * option's value, files, and clusters, whose presets the script asks `lockstep help --presets` for.
+ * shell: an index of completion_shells above 0.
  */
-void print_completion(int shell, const struct lk_command *const *all, FILE *out);
+enum lk_status print_completion(int shell, const struct lk_command *const *all,
+                                const struct lk_command *help, FILE *out);
 
 #endif

@@ -26,6 +26,13 @@ static const struct lk_option rows[] = {
     ROW(struct help_options, "schema", schema, FLAG, .help = "JSON Schema of a page or file"),
     {0}};
 
+/* What completion knows of `help`, which is no command of the frame: it fills no page. */
+static const struct lk_command help_row = {.name = "help",
+                                           .help = "print help, manual pages and completions",
+                                           .options = rows,
+                                           .operands_max = WORDS_MAX,
+                                           .operand = LK_OPERAND_NAME};
+
 static const char summary[] = "Measures how well a data-parallel training job scales, explains the "
                               "loss, and\nforecasts more GPUs, batches and buckets with an "
                               "interval.\n";
@@ -165,7 +172,8 @@ enum lk_status lk_help_run(const struct lk_command *const *all, const char *vers
         LK_PASS(lk_command_find(all, words[0], &c));
     if (o.presets)
         return print_presets();
-    print_completion(o.completion, all, stdout);
+    if (o.completion)
+        return print_completion(o.completion, all, &help_row, stdout);
     if (o.markdown) {
         LK_PASS(check_names(c, words + 1, (size_t)n - 1));
         lk_option_markdown(c->options, words + 1, (size_t)n - 1, stdout);
@@ -175,7 +183,7 @@ enum lk_status lk_help_run(const struct lk_command *const *all, const char *vers
         print_program_page(all, version);
     } else if (c) {
         lk_help_command(c, stdout);
-    } else if (!o.completion) {
+    } else {
         lk_help_program(all, stdout);
     }
     return LK_OK;

@@ -368,6 +368,6 @@ const struct lk_command lk_command_profile = {
     .options = rows,
     .size = sizeof(struct profile_options),
     .operands_max = 1 << 16,
-    .operands_are_command = true,
+    .operand = LK_OPERAND_COMMAND,
     .run = run,
 };

@@ -172,12 +172,12 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
 
     LK_TRY(lk_alloc(&options, c->size, 1));
     LK_TRY(lk_alloc(&operands, (size_t)c->operands_max + 2, sizeof *operands));
-    LK_TRY((c->operands_are_command ? parse_with_command : lk_command_parse)(c, argc, argv, options,
-                                                                             operands, &n));
+    LK_TRY((c->operand == LK_OPERAND_COMMAND ? parse_with_command : lk_command_parse)(
+        c, argc, argv, options, operands, &n));
     LK_TRY(lk_log_configure(log_level(c, options)));
     if (!n && c->no_operand)
         LK_TRY(lk_fail(LK_EUSAGE, "%s", c->no_operand));
-    LK_TRY(check_paths(c->options, options, operands, c->operands_are_command ? 0 : n));
+    LK_TRY(check_paths(c->options, options, operands, c->operand == LK_OPERAND_COMMAND ? 0 : n));
     gate = gate_options(c, options);
     LK_TRY(check_table(c, page_options(c, options).table));
     LK_TRY(lk_gates_open(&gate, c->main_value, &gates));

@@ -16,6 +16,11 @@ clang|lint|needed|command clang|clang|second compiler
 clang-format|lint|needed|command clang-format|clang-format|format check
 clang-tidy|lint|needed|command clang-tidy|clang-tidy|lint
 g++|lint|needed|shim|g++|tests of CUDA kernels on the host
+zsh|lint|needed|command zsh|zsh|completion, tried
+fish|lint|needed|command fish|fish|completion, tried
+mandoc|lint|needed|command mandoc|mandoc|a second reader of the manual pages
+groff|lint|needed|command groff|groff-base|manual pages, tried
+man|lint|needed|command man|man-db|manual pages, tried
 ip|net|needed|command ip|iproute2|hosts and shaped links in network namespaces
 tc|net|needed|command tc|iproute2|hosts and shaped links in network namespaces
 debootstrap|bare|needed|command debootstrap|debootstrap|a bare Debian to try the README in

@@ -1,16 +1,23 @@
 /*
- * Completion of command lines: bash's is tried in bash, the others in their shells where these are
- * installed. All know every command and every option.
+ * Completion of command lines, tried in the shells that are installed. All know every command and
+ * every option.
  */
 #include "base/array.h"
+#include "base/clock.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
 #include "tests/rigs/suite.h"
+#include "tests/rigs/waits.h"
 
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define PROGRAM LK_BUILD_DIR "/lockstep"
 
@@ -85,20 +92,101 @@ START_TEST(scripts_are_valid)
 }
 END_TEST
 
+/* Lines, and the words to which fish and zsh complete their last ones. */
+static const struct {
+    const char *line, *word;
+} completed[] = {
+    {"lockstep pre", "predict"},
+    {"lockstep repl", "replay"}, /* its help has an apostrophe */
+    {"lockstep predict --bucket-c", "--bucket-cap"},
+    {"lockstep predict --dtype=bf", "--dtype=bfloat16"},
+    {"lockstep calibrate --dtypes=float32,bf", "--dtypes=float32,bfloat16"},
+    {"lockstep whatif --gpu=own,dgx-h1", "--gpu=own,dgx-h100"},
+    {"lockstep predict job.json dgx-h1", "dgx-h100"},
+    {"lockstep predict READM", "README.md"},
+    {"lockstep predict --out=READM", "--out=README.md"},
+    {"lockstep help prof", "profile"},
+    {"lockstep help --completion=z", "--completion=zsh"},
+};
+
+/* Put the build's folder first in PATH: the scripts ask `lockstep`. */
+static void find_lockstep(void)
+{
+    char path[8192], *build = realpath(LK_BUILD_DIR, NULL);
+    const char *old = getenv("PATH");
+
+    ck_assert_ptr_nonnull(build);
+    snprintf(path, sizeof path, "%s:%s", build, old ? old : "/usr/bin:/bin");
+    ck_assert_int_eq(setenv("PATH", path, 1), 0);
+    free(build);
+}
+
 START_TEST(fish_completes)
 {
     struct shell_result r;
 
     if (!has_shell("fish"))
         return;
-    r = shell_run(PROGRAM " help --completion fish > %s/s.fish && fish -c 'source %s/s.fish; "
-                          "complete -C \"lockstep pre\"; complete -C \"lockstep predict --bu\"; "
-                          "complete -C \"lockstep predict --dtype=bf\"'",
-                  scratch_dir, scratch_dir);
+    find_lockstep();
+    r = shell_run("HOME=%s fish -c 'lockstep help --completion fish | source; complete -C \"%s\"' "
+                  "2>&1 | cut -f 1",
+                  scratch_dir, completed[_i].line);
     ck_assert_int_eq(r.code, 0);
-    ck_assert_msg(strstr(r.text, "predict") && strstr(r.text, "--bucket-cap") &&
-                      strstr(r.text, "bfloat16"),
-                  "%s", r.text);
+    r.text[strcspn(r.text, "\n")] = '\0';
+    ck_assert_str_eq(r.text, completed[_i].word);
+}
+END_TEST
+
+/* Read what a terminal shows until `what` is there. */
+static void wait_for_text(int terminal, const char *what)
+{
+    struct lk_deadline end = lk_deadline_in(WAIT_PLENTY_NS);
+    char text[1 << 14] = "";
+    size_t n = 0;
+
+    while (!strstr(text, what)) {
+        struct pollfd p = {.fd = terminal, .events = POLLIN};
+        ssize_t got = 0;
+
+        ck_assert_msg(lk_deadline_left_ns(end) > 0, "no '%s' in: %s", what, text);
+        if (poll(&p, 1, 10) == 1)
+            got = read(terminal, text + n, sizeof text - 1 - n);
+        ck_assert_msg(got >= 0 && n < sizeof text - 1, "no '%s' in: %s", what, text);
+        text[n += (size_t)got] = '\0';
+    }
+}
+
+/* zsh completes in its line editor alone, which wants a terminal. */
+START_TEST(zsh_completes)
+{
+    static const char prepare[] =
+        "TERM=dumb; PS1=; fpath=($SCRATCH $fpath); autoload -Uz compinit; "
+        "compinit -u -D; echo rea''dy\n";
+    char line[256], word[256];
+    int terminal, status;
+    pid_t pid;
+
+    if (!has_shell("zsh"))
+        return;
+    find_lockstep();
+    ck_assert_int_eq(setenv("SCRATCH", scratch_dir, 1), 0);
+    ck_assert_int_eq(shell_run("lockstep help --completion zsh > %s/_lockstep", scratch_dir).code,
+                     0);
+    pid = forkpty(&terminal, NULL, NULL, NULL);
+    ck_assert_int_ge(pid, 0);
+    if (!pid) {
+        execlp("zsh", "zsh", "-f", "-i", (char *)NULL);
+        _exit(125);
+    }
+    ck_assert_int_eq(write(terminal, prepare, sizeof prepare - 1), sizeof prepare - 1);
+    wait_for_text(terminal, "ready");
+    snprintf(line, sizeof line, "%s\t", completed[_i].line);
+    ck_assert_int_eq(write(terminal, line, strlen(line)), (ssize_t)strlen(line));
+    snprintf(word, sizeof word, " %s", completed[_i].word);
+    wait_for_text(terminal, word);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    close(terminal);
 }
 END_TEST
 
@@ -157,7 +245,8 @@ SUITE(completion, c)
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(c, bash_completes, 0, LK_COUNT(tried));
     tcase_add_loop_test(c, scripts_are_valid, 0, LK_COUNT(shells));
-    tcase_add_test(c, fish_completes);
+    tcase_add_loop_test(c, fish_completes, 0, LK_COUNT(completed));
+    tcase_add_loop_test(c, zsh_completes, 0, LK_COUNT(completed));
     tcase_add_loop_test(c, every_option_is_there, 0, LK_COUNT(shells));
     tcase_add_test(c, installation_is_complete);
 }

@@ -76,7 +76,10 @@ START_TEST(pages_have_no_warnings)
     struct shell_result r;
 
     if (shell_run("command -v mandoc > /dev/null").code == 0) {
-        r = shell_run(PROGRAM " help --man %s | mandoc -T lint -W warning 2>&1", command);
+        /* The pages have a version, not a date. */
+        r = shell_run(PROGRAM " help --man %s | mandoc -T lint -W warning 2>&1 | "
+                              "grep -v 'missing date'",
+                      command);
         ck_assert_str_eq(r.text, "");
     } else {
         puts("help: skipped: no mandoc here");
