@@ -38,8 +38,13 @@ static enum lk_status find_colocation(struct lk_analysis *a)
 
 static enum lk_status find_overlap_slowdown(struct lk_analysis *a)
 {
-    return find_loss(a, LK_FINDING_OVERLAP_SLOWDOWN, LK_LOSS_OVERLAP,
-                     "overlap slowdown: backward is slower while a collective is in flight");
+    size_t before = a->n_findings;
+
+    LK_PASS(find_loss(a, LK_FINDING_OVERLAP_SLOWDOWN, LK_LOSS_OVERLAP,
+                      "overlap slowdown: backward is slower while a collective is in flight"));
+    if (a->n_findings > before && !strcmp(lk_run_about(a->run)->device, "cpu"))
+        lk_finding_next_(a, "give a rank's communication a processor of its own");
+    return LK_OK;
 }
 
 static enum lk_status find_optimizer(struct lk_analysis *a)
@@ -148,8 +153,7 @@ static const struct row {
                                "give each rank processors and memory bandwidth of its own; bind "
                                "ranks to them"},
     [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, 0,
-                                     "give collectives fewer SMs (NCCL_MAX_CTAS), or a rank's "
-                                     "communication a processor of its own"},
+                                     "give collectives fewer SMs (NCCL_MAX_CTAS)"},
     [LK_FINDING_OPTIMIZER] = {find_optimizer, IS(CHECKPOINTS),
                               "use a fused optimizer, or shard its state"},
     [LK_FINDING_REST] = {find_rest, IS(CHECKPOINTS) | IS(SYNCHRONISATION),

@@ -135,6 +135,39 @@ START_TEST(rows_come_back)
 }
 END_TEST
 
+/* What to do about a slow overlap is another matter on a GPU than on a CPU. */
+START_TEST(advice_is_the_devices)
+{
+    static const struct {
+        const char *device, *next;
+    } cases[] = {{"cpu", "give a rank's communication a processor of its own"},
+                 {"NVIDIA H100 80GB HBM3", "give collectives fewer SMs (NCCL_MAX_CTAS)"}};
+    const struct step_model m =
+        step_model_default((struct step_model){.gamma_wire = 0.5, .bandwidth_Bps = 5e8});
+    struct step_model one = alone(&m);
+    struct lk_run run = {0}, ref = {0};
+    const struct lk_run *refs[] = {&ref};
+    struct lk_analysis a = {0};
+    const char *next = NULL;
+
+    make_run(&m, &run, NULL);
+    make_run(&one, &ref, NULL);
+    for (size_t k = 0; k < run.n; k++) {
+        free(run.traces[k].info.device);
+        ck_assert_int_eq(lk_strdup(&run.traces[k].info.device, cases[_i].device), LK_OK);
+    }
+    ck_assert_int_eq(lk_analyze(&run, refs, 1, &a), LK_OK);
+    for (size_t i = 0; i < a.n_findings; i++)
+        if (a.findings[i].id == LK_FINDING_OVERLAP_SLOWDOWN)
+            next = a.findings[i].next;
+    ck_assert_ptr_nonnull(next);
+    ck_assert_str_eq(next, cases[_i].next);
+    lk_analysis_fini(&a);
+    lk_run_fini(&ref);
+    lk_run_fini(&run);
+}
+END_TEST
+
 /* Per rank: the slow one is slow, the others wait for it. */
 START_TEST(rows_of_a_rank)
 {
@@ -395,6 +428,7 @@ END_TEST
 SUITE(analysis, t)
 {
     tcase_add_loop_test(t, rows_come_back, 0, (int)LK_COUNT(scenarios));
+    tcase_add_loop_test(t, advice_is_the_devices, 0, 2);
     tcase_add_test(t, rows_of_a_rank);
     tcase_add_test(t, buckets_come_back);
     tcase_add_loop_test(t, launches_come_back, 0, 5);
