@@ -14,6 +14,7 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -286,6 +287,7 @@ static enum lk_status say_part(const struct lk_run_comparison *c, const struct l
 static enum lk_status say_counts(const struct lk_comparison *c, char letter, struct lk_page *page)
 {
     size_t of[LK_DIFFERENCE_COUNT] = {0}, n = 0;
+    char unknown[64] = "";
 
     for (size_t i = 0; i < c->n; i++)
         if (c->rows[i].other == letter) {
@@ -294,11 +296,14 @@ static enum lk_status say_counts(const struct lk_comparison *c, char letter, str
         }
     if (n < 2 || of[LK_DIFFERENCE_UNKNOWN] == n)
         return LK_OK;
+    if (of[LK_DIFFERENCE_UNKNOWN])
+        snprintf(unknown, sizeof unknown, "; %zu %s no interval", of[LK_DIFFERENCE_UNKNOWN],
+                 of[LK_DIFFERENCE_UNKNOWN] == 1 ? "has" : "have");
     return lk_page_say(page,
                        "Of %zu points %c is faster at %zu, slower at %zu, and within the "
-                       "noise at %zu.",
+                       "noise at %zu%s.",
                        n, letter, of[LK_DIFFERENCE_FASTER], of[LK_DIFFERENCE_SLOWER],
-                       of[LK_DIFFERENCE_NOISE] + of[LK_DIFFERENCE_UNKNOWN]);
+                       of[LK_DIFFERENCE_NOISE], unknown);
 }
 
 static enum lk_status say(const struct lk_run_comparison *c, enum kind kind, char letter,
@@ -323,9 +328,12 @@ static enum lk_status say(const struct lk_run_comparison *c, enum kind kind, cha
 static enum lk_status put_tables(const struct lk_run_comparison *c, enum kind kind, bool several,
                                  struct lk_page *page)
 {
-    static const struct lk_view_column view[] = {
-        LK_VIEW("other"),   LK_VIEW("what"), LK_VIEW_RANGE("ratio", "ratio_lo", "ratio_hi"),
-        LK_VIEW("verdict"), LK_VIEW("a"),    LK_VIEW("b")};
+    static const struct lk_view_column view[] = {LK_VIEW("other"),
+                                                 LK_VIEW("what"),
+                                                 LK_VIEW("a"),
+                                                 LK_VIEW("b"),
+                                                 LK_VIEW_RANGE("ratio", "ratio_lo", "ratio_hi"),
+                                                 {.name = "verdict", .optional = true}};
     const struct lk_view_column *columns = several ? view : view + 1;
     const size_t n = LK_COUNT(view) - !several;
     enum lk_status st = LK_OK;

@@ -65,6 +65,11 @@ START_TEST(clusters)
     check(0, TEXTS("0.5,"), "compare a.json b.json --format=csv");
     check(0, TEXTS("bandwidth between nodes: B has 4.00 times"),
           "compare ethernet-25g ethernet-100g");
+    /* Both sides stand in the table; a rate without an interval is not counted as noise. */
+    check(0,
+          TEXTS("slower at 1, and within the noise at 2; 1 has",
+                "bandwidth between nodes  50.0 GB/s  25.0 GB/s"),
+          "compare dgx-h100 dgx-a100");
     check(3, TEXTS("failed: ratio{collective=\"all_reduce\""),
           "compare a.json b.json --fail-below=0.9");
     check(0, TEXTS("B is"), "compare b.json a.json --fail-below=0.9");
