@@ -16,9 +16,10 @@ struct fake_cupti {
     uint32_t version;      /* default 130001 */
     const char *fail_call; /* cuptiSubscribe and so on: it returns fail_with */
     int fail_with;
-    int64_t ahead_ns; /* its clock minus CLOCK_MONOTONIC_RAW */
-    bool keeps;       /* buffers are never returned */
-    bool is_late;     /* they are returned by fake_cupti_deliver alone */
+    int64_t ahead_ns;  /* its clock minus CLOCK_MONOTONIC_RAW */
+    bool keeps;        /* buffers are never returned */
+    bool is_late;      /* they are returned by fake_cupti_deliver alone */
+    int64_t linger_ns; /* the thread that unsubscribes takes so long to end, in a destructor */
     /* How it ended. */
     _Atomic int subscribed, enabled, registered; /* now; now; ever */
     _Atomic int lent, refused;                   /* buffers that are out; requests that got none */

@@ -181,8 +181,19 @@ int cuptiSubscribe(void **out, cupti_callback *callback, void *user)
     return CUPTI_OK;
 }
 
+static void linger(void *ns)
+{
+    const struct timespec time = {.tv_nsec = *(int64_t *)ns};
+
+    nanosleep(&time, NULL);
+}
+
 int cuptiUnsubscribe(void *subscriber)
 {
+    pthread_key_t key;
+
+    if (state.linger_ns && !pthread_key_create(&key, linger))
+        pthread_setspecific(key, &state.linger_ns);
     state.subscribed -= subscriber == &state;
     return CUPTI_OK;
 }

@@ -262,6 +262,47 @@ START_TEST(a_process_that_ends_before_says_so)
 }
 END_TEST
 
+static size_t n_threads; /* of the job, before the window's */
+
+static size_t count_threads(void)
+{
+    DIR *dir = opendir("/proc/self/task");
+    const struct dirent *e;
+    size_t n = 0;
+
+    ck_assert_ptr_nonnull(dir);
+    while ((e = readdir(dir)) != NULL)
+        n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+/* Called behind the library's end, which was registered later. */
+static void assert_no_thread(void)
+{
+    if (count_threads() != n_threads)
+        _exit(3);
+}
+
+static void ends_slowly(void)
+{
+    n_threads = count_threads();
+    ck_assert_int_eq(atexit(assert_no_thread), 0);
+    probe_log_to(scratch_dir, 1);
+    cupti_rig_open(&rig, CUPTI_RIG_13);
+    rig.fake->linger_ns = 300 * LK_NS_PER_MS;
+    cupti_rig_inject(LK_PRELOAD_TESTED, "0", LONG);
+    cupti_rig_await(&rig.fake->enabled, 4);
+}
+
+/* Else AddressSanitizer takes what the thread owns for leaked, and the job's exit code is not its
+ * own. */
+START_TEST(the_thread_ends_before_its_process)
+{
+    ck_assert_int_eq(job(ends_slowly), 0);
+}
+END_TEST
+
 /* ---- Bounds ---- */
 
 static void a_million_kernels(void)
@@ -417,6 +458,7 @@ SUITE(cupti_window, tests)
     tcase_add_loop_test(tests, a_refusal_is_told, 0, (int)LK_COUNT(refusals));
     tcase_add_test(tests, a_rank_waits_for_its_first_collective);
     tcase_add_test(tests, a_process_that_ends_before_says_so);
+    tcase_add_test(tests, the_thread_ends_before_its_process);
     tcase_add_test(tests, a_full_window_ends);
     tcase_add_loop_test(tests, buffers_that_never_come_back_end_the_window, 0, 2);
     tcase_add_test(tests, late_buffers_are_taken);
