@@ -23,6 +23,7 @@ struct fake_cupti {
     /* How it ended. */
     _Atomic int subscribed, enabled, registered; /* now; now; ever */
     _Atomic int lent, refused;                   /* buffers that are out; requests that got none */
+    _Atomic bool lingered;                       /* linger_ns are over */
     int thread_id_type;
     uint32_t n_launched;
 };

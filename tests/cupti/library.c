@@ -186,6 +186,7 @@ static void linger(void *ns)
     const struct timespec time = {.tv_nsec = *(int64_t *)ns};
 
     nanosleep(&time, NULL);
+    state.lingered = true;
 }
 
 int cuptiUnsubscribe(void *subscriber)
