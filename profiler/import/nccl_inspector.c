@@ -237,6 +237,7 @@ static enum lk_status take_collective(struct reader *r)
     struct samples *out = r->samples;
     const struct members *m = &r->m;
     const size_t row = collective_of(r);
+    const int64_t parts = row != SIZE_MAX && collectives[row].parts && r->ranks > 0 ? r->ranks : 1;
     struct sample x = {.communicator = r->communicator,
                        .seq = (uint64_t)m->seq,
                        .seconds = 1e-9 * (double)m->time_ns,
@@ -246,14 +247,14 @@ static enum lk_status take_collective(struct reader *r)
                        .by_host = m->source.n && !LK_SCAN_IS(&r->scan, &m->source, "kernel_gpu")};
 
     if (r->ranks < 2 || r->ranks > LK_RANKS_MAX || r->nodes > r->ranks || m->seq < 0 ||
-        m->seq > SEQ_MAX || m->bytes <= 0 || m->bytes > BYTES_MAX)
+        m->seq > SEQ_MAX || m->bytes <= 0 || m->bytes > BYTES_MAX / parts)
         return LK_OK;
     if (row == SIZE_MAX) {
         out->n_other++;
         return LK_OK;
     }
     x.coll = collectives[row].coll;
-    x.bytes = (uint64_t)m->bytes * (collectives[row].parts ? (uint64_t)r->ranks : 1);
+    x.bytes = (uint64_t)(m->bytes * parts);
     r->what->n_by_host += x.by_host;
     if (m->time_ns <= 0)
         x.seconds = 0;
