@@ -7,6 +7,7 @@
 #include "commands/common_rows.h"
 #include "commands/import_impl.h"
 #include "commands/paths.h"
+#include "profiler/import/nccl_inspector.h"
 #include "profiler/import/training_log.h"
 
 #include <stddef.h>
@@ -69,9 +70,21 @@ static const struct {
     {"cluster.json", import_cluster},
 };
 
+/* Return true for a folder without traces, into which NCCL Inspector wrote. */
+static bool is_of_inspector(const char *folder)
+{
+    char **files = NULL;
+    size_t n = 0;
+    const bool found =
+        !lk_import_is(folder) && lk_nccl_inspector_files(&folder, 1, &files, &n) == LK_OK;
+
+    lk_names_free(files, n);
+    return found;
+}
+
 static size_t kind_of(const char *const *files, int n)
 {
-    if (n > 0 && (lk_is_folder(files[0]) || lk_import_is(files[0])))
+    if (n > 0 && (lk_is_folder(files[0]) ? !is_of_inspector(files[0]) : lk_import_is(files[0])))
         return 0;
     return n > 0 && lk_training_log_is(files[0]) ? 1 : 2;
 }

@@ -1,6 +1,7 @@
 /* lockstep import, of collectives that other programs measured: makes a cluster file. */
 #include "base/array.h"
 #include "base/bounds.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "commands/cluster_answer.h"
 #include "commands/import_impl.h"
@@ -12,6 +13,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -65,11 +67,26 @@ out:
     return st;
 }
 
+static enum lk_status read_inspector(const char **paths, int n, struct lk_bench *b,
+                                     struct lk_inspector *inspector)
+{
+    enum lk_status st = LK_OK;
+    char **files = NULL;
+    size_t n_files = 0;
+
+    LK_TRY(lk_nccl_inspector_files(paths, (size_t)n, &files, &n_files));
+    LK_TRY(lk_nccl_inspector_read((const char *const *)files, n_files, b, inspector));
+out:
+    lk_names_free(files, n_files);
+    return st;
+}
+
 static enum lk_status read_files(const struct import_options *o, const char **files, int n,
-                                 struct lk_bench *b)
+                                 struct lk_bench *b, struct lk_inspector *inspector)
 {
     enum lk_status st = LK_OK;
     const struct lk_format *format = NULL;
+    bool is_inspector = n > 0 && lk_is_folder(files[0]);
     struct lk_bench_hints hints = {.where = o->where, .place = (enum lk_bench_place)o->place};
 
     if (!n && !o->csv)
@@ -80,11 +97,12 @@ static enum lk_status read_files(const struct import_options *o, const char **fi
     LK_TRY(import_check_items("collective", items_of(o->collective), n));
     LK_TRY(import_check_items("gpus", o->gpus.n, n));
     LK_TRY(import_check_items("nodes", o->nodes.n, n));
-    if (n)
+    if (n && !is_inspector)
         LK_TRY(lk_format_of(files[0], &format));
-    if (format && format->collectives)
-        LK_TRY(lk_nccl_inspector_read(files, (size_t)n, b));
-    for (int i = 0; i < n && !(format && format->collectives); i++)
+    is_inspector |= format && format->collectives;
+    if (is_inspector)
+        LK_TRY(read_inspector(files, n, b, inspector));
+    for (int i = 0; i < n && !is_inspector; i++)
         LK_TRY(read_log(o, files[i], i, hints, b));
     if (o->csv)
         LK_TRY(lk_bench_read_csv(o->csv, &hints, b));
@@ -213,11 +231,81 @@ static enum lk_status add_points(struct lk_bench *b, struct lk_cluster *c)
     return LK_OK;
 }
 
-static enum lk_status print(const struct import_options *o, const struct lk_bench *b,
-                            const struct lk_cluster *c, struct lk_page *page)
+/* Say how much of a job Inspector recorded: what it leaves out by default no record tells. */
+static enum lk_status say_inspector(const struct lk_inspector *i, struct lk_page *page)
 {
+    const size_t all = i->n_recorded + i->n_missing;
+    char version[64] = "a format that says no version";
+
+    if (i->oldest >= 0)
+        snprintf(version, sizeof version,
+                 i->oldest < i->newest ? "format v4.%d to v4.%d" : "format v4.%d", i->oldest,
+                 i->newest);
+    if (i->n_missing)
+        LK_PASS(lk_page_say(
+            page, "NCCL Inspector recorded %zu of %zu collectives of its ranks (%.3g %%, %s): %s.",
+            i->n_recorded, all, 100 * (double)i->n_recorded / (double)all, version,
+            i->rings ? "by default it keeps none below 8 KiB, none without its kernel's time, and "
+                       "of a communicator the last 1024 since it wrote"
+                     : "before NCCL 2.30 it writes of a communicator only the last one since it "
+                       "wrote"));
+    else
+        LK_PASS(lk_page_say(page, "NCCL Inspector recorded all %zu collectives of its ranks (%s).",
+                            all, version));
+    LK_PASS(lk_page_value(page, "recorded_collectives", "", LK_DIM_NONE, (double)i->n_recorded));
+    LK_PASS(lk_page_value(page, "missing_collectives", "", LK_DIM_NONE, (double)i->n_missing));
+    LK_PASS(lk_page_value(page, "lost_collectives", "", LK_DIM_NONE, (double)i->n_lost));
+    LK_PASS(lk_page_value(page, "host_timed_collectives", "", LK_DIM_NONE, (double)i->n_by_host));
+    return lk_page_value(page, "seen_ranks_share", "", LK_DIM_NONE, i->seen);
+}
+
+/* Note what of the records was not taken, or cannot be relied on. */
+static enum lk_status note_inspector(const struct lk_inspector *i, struct lk_page *page)
+{
+    static const double ALL = 0.9995;
+
+    if (i->n_lost)
+        LK_PASS(lk_page_note(page,
+                             "Inspector counts %zu collectives that it overwrote before it wrote "
+                             "them: NCCL_INSPECTOR_DUMP_COLL_RING_SIZE keeps more",
+                             i->n_lost));
+    if (i->n_by_host)
+        LK_PASS(lk_page_note(page,
+                             "%zu records are left out: the host's clock timed them "
+                             "(coll_timing_source), not their kernels'",
+                             i->n_by_host));
+    if (i->seen < ALL)
+        LK_PASS(lk_page_note(page,
+                             "of a collective %.3g %% of its ranks' times are here: a wait for a "
+                             "rank that is not here is in its time",
+                             100 * i->seen));
+    if (i->n_stray)
+        LK_PASS(lk_page_note(page, "%zu records are left out: nothing says of which communicator",
+                             i->n_stray));
+    if (i->n_cut)
+        LK_PASS(lk_page_note(page, "%zu files end within a record", i->n_cut));
+    if (i->n_empty)
+        LK_PASS(lk_page_note(page, "%zu files have no record of Inspector's", i->n_empty));
+    if (i->unknown)
+        LK_PASS(lk_page_note(page,
+                             "format v4.%d is newer than this program: members that it does "
+                             "not know are passed over",
+                             i->newest));
+    return LK_OK;
+}
+
+static enum lk_status print(const struct import_options *o, const struct lk_bench *b,
+                            const struct lk_cluster *c, const struct lk_inspector *inspector,
+                            struct lk_page *page)
+{
+    const bool recorded = inspector->n_recorded > 0;
+
     LK_PASS(cluster_answer(c, page));
+    if (recorded)
+        LK_PASS(say_inspector(inspector, page));
     LK_PASS(cluster_tables(c, page));
+    if (recorded)
+        LK_PASS(note_inspector(inspector, page));
     LK_PASS(lk_page_note(page, "GPU: %s%s%s; %d a node", c->gpu, b->nccl_version ? "; NCCL " : "",
                          b->nccl_version ? b->nccl_version : "", c->gpus_per_node));
     LK_PASS(lk_page_rest(page, "cluster file: %s", o->out));
@@ -228,6 +316,7 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
                               struct lk_page *page)
 {
     enum lk_status st = LK_OK;
+    struct lk_inspector inspector = {0};
     struct lk_bench b = {0};
     struct lk_cluster c;
     char *base_gpu = NULL;
@@ -238,7 +327,7 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
         LK_TRY(find_cluster(o->base, &c));
     if (o->base)
         LK_TRY(lk_strdup(&base_gpu, c.gpu));
-    LK_TRY(read_files(o, files, n, &b));
+    LK_TRY(read_files(o, files, n, &b, &inspector));
     LK_TRY(set_shape(&b, &c));
     LK_TRY(set_text(&c.gpu, o->gpu, b.gpu, "any"));
     if (base_gpu)
@@ -250,7 +339,7 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
     c.preset = false;
     LK_TRY(lk_alpha_beta_fit_cluster(&c, 1));
     LK_TRY(lk_cluster_write(o->out, &c));
-    LK_TRY(print(o, &b, &c, page));
+    LK_TRY(print(o, &b, &c, &inspector, page));
 out:
     free(base_gpu);
     lk_bench_fini(&b);

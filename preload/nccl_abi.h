@@ -1,12 +1,14 @@
 /*
- * NCCL's profiler interface, versions 4 to 6, as far as the plugin uses it: numbers and layouts of
- * NCCL's binary interface, which do not change (checked with NCCL 2.27.3, 2.28.9, 2.29.7 and
- * 2.30.7). A version is a table of five functions, exported as ncclProfiler_v4, _v5, _v6; NCCL
- * takes the newest one that it knows: 2.27 version 4, 2.28 version 5, 2.29 and later version 6.
+ * NCCL's profiler interface, versions 4 to 7, as far as the plugin uses it: numbers and layouts of
+ * NCCL's binary interface, which do not change (checked with the headers of NCCL 2.27.3, 2.28.9,
+ * 2.29.7 and 2.30.7, and with those of version 7: docs/profile.md). A version is a table of five
+ * functions, exported as ncclProfiler_v4 to _v7; NCCL takes the newest one that it knows and finds:
+ * 2.27 version 4, 2.28 version 5, 2.29 and 2.30 version 6, 2.31 and 2.32 version 7. With an older
+ * one it leaves out what that lacks.
  *
  * A descriptor of an event has a type, the handle of its parent, a rank, and what its type needs.
- * The versions differ in the width of the type and in the types; the parts below lie at offset 24
- * in all three.
+ * The versions differ in the width of the type, in the types, and in what stands behind the members
+ * below: these lie at the same offsets in all of them.
  */
 #ifndef LK_PRELOAD_NCCL_ABI_H
 #define LK_PRELOAD_NCCL_ABI_H
@@ -85,8 +87,7 @@ struct nccl_ce_coll {
     const char *dtype;
 };
 
-/* Versions 5 and 6; version 4 has one byte for the type. Version 6 has larger parts for the copy
- * engines' batches, which are not used. */
+/* Versions 5 to 7; version 4 has one byte for the type. */
 struct nccl_descriptor {
     uint64_t type;
     void *parent;

@@ -1,18 +1,19 @@
 /*
  * From NCCL's profiler events to records: the core under the tables of the interface's versions
- * (preload/nccl_v4.c, nccl_v5.c, nccl_v6.c).
+ * (preload/nccl_v4.c, nccl_v5.c).
  *
  * A collective, or a send or receive, gives
  *
- *   LK_PROBE_COLLECTIVE_CALL  from the call (versions 5 and 6; else, and in a CUDA graph, from when
- *                             NCCL hands its work over) until it is on its stream
- *   LK_PROBE_COLLECTIVE_GPU   with the same link: from the first channel's start to the last one's
- *                             end, by the GPU's clock; see LK_PROBE_SEEN in base/probe_file.h
+ *   LK_PROBE_COLLECTIVE_CALL  from the call (from version 5 on; else, and in a CUDA graph, from
+ * when NCCL hands its work over) until it is on its stream LK_PROBE_COLLECTIVE_GPU   with the same
+ * link: from the first channel's start to the last one's end, by the GPU's clock; see LK_PROBE_SEEN
+ * in base/probe_file.h
  *
  * The second one is written each time that all channels which have started have ended: how many
  * there are NCCL does not say reliably. Of several records of a link the longest is the whole one.
- * It is missing where NCCL runs no kernel (copy engines) or the process ended before; its time is
- * then unknown.
+ * It is missing where NCCL runs no kernel (copy engines), or tells of none: when the process, or
+ * from 2.31 on the communicator, ended before; and of the collectives of one symmetric kernel, of
+ * all but the first. Their time is then unknown.
  *
  * Callbacks come from any thread, late, twice, after stop and after finalize. So handles are
  * numbers (preload/handles.h) of places in fixed tables, and an event lives until its place is

@@ -58,7 +58,14 @@ static bool is_horovod(const struct lk_head *h)
 
 static bool is_nccl_inspector(const struct lk_head *h)
 {
-    return first_of(h) == '{' && has(h, "\"coll_perf\"");
+    return first_of(h) == '{' &&
+           (has(h, "\"coll_perf\"") || has(h, "\"inspector_output_format_version\""));
+}
+
+/* Its other outputs, for Prometheus and for OpenTelemetry. */
+static bool is_inspector_metrics(const struct lk_head *h)
+{
+    return has(h, "nccl_bus_bandwidth_gbs") || has(h, "nccl_p2p_bus_bandwidth_gbs");
 }
 
 static bool is_chrome(const struct lk_head *h)
@@ -198,6 +205,11 @@ static const struct lk_format formats[] = {
      .is = is_nccl_inspector,
      .collectives = true,
      .instead = "lockstep import makes a cluster file of it; it is no trace of a run"},
+    {.name = "metrics of NCCL Inspector",
+     .is = is_inspector_metrics,
+     .instead = "they are means over ranges of sizes; without NCCL_INSPECTOR_PROM_DUMP and "
+                "NCCL_INSPECTOR_OTEL_EXPORT it writes each collective, of which lockstep import "
+                "makes a cluster file"},
     {.name = "Chakra's JSON", .is = is_chakra_json, .read = lk_chakra_json_read},
     {.name = "Kineto", .is = is_chrome, .read = lk_kineto_read, .instead = NULL},
     {.name = "lockstep's preload library", .is = is_preload, .read = lk_preload_read},

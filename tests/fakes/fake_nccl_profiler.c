@@ -5,13 +5,82 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STATE_GROUP_API_STARTED = 23, STATE_GROUP_API_ENDING = 24, GROUP_API = 1 << 8 };
+enum { STATE_GROUP_API_STARTED = 23, STATE_GROUP_API_ENDING = 24, STATE_KERNEL_PHASE_STOP = 31 };
+enum { GROUP_API = 1 << 8, KERNEL_PHASE = 1 << 15 };
 #define GARBAGE ((void *)(uintptr_t)0xa5a5a5a5a5a5a5a5)
 
-/* As long as the longest descriptor, version 6's. */
+/*
+ * Version 7's parts whole, as its header has them (NVIDIA/nccl at 8898068, profiler_v7.h): behind
+ * what the plugin reads lie the handle of version 4's group, the kernel's variant, and the tag that
+ * a user gave the call. Offsets are those of a descriptor, whose parts begin at 24.
+ */
+enum { PART = 24, DESCRIPTOR_V6 = 112, DESCRIPTOR_V7 = 136 };
+
+struct coll_v7 {
+    struct nccl_coll coll;
+    void *group;
+    const char *kernel_variant;
+    bool symmetric;
+    uint64_t user_tag;
+};
+
+struct p2p_v7 {
+    struct nccl_p2p p2p;
+    void *group;
+    uint64_t user_tag;
+};
+
+struct ce_coll_v7 {
+    struct nccl_ce_coll ce_coll;
+    const char *sync;
+    bool intra_batch;
+    uint32_t batch_size, n_batches, number;
+    void *stream;
+    uint64_t user_tag;
+};
+
+struct coll_api_v7 {
+    struct nccl_coll_api coll_api;
+    uint64_t user_tag;
+};
+
+struct p2p_api_v7 {
+    struct nccl_p2p_api p2p_api;
+    uint64_t user_tag;
+};
+
+struct kernel_phase {
+    uint8_t channel, phase; /* 0 to 2: the first barrier, the work, the last barrier */
+    const char *name;
+    uint64_t start_ns;
+};
+
+#define AT(type, member, offset)                                                                   \
+    static_assert(offsetof(struct type, member) == (offset)-PART, #type "." #member)
+AT(coll_v7, group, 104);
+AT(coll_v7, kernel_variant, 112);
+AT(coll_v7, symmetric, 120);
+AT(coll_v7, user_tag, 128);
+AT(p2p_v7, group, 64);
+AT(p2p_v7, user_tag, 72);
+AT(ce_coll_v7, sync, 80);
+AT(ce_coll_v7, batch_size, 92);
+AT(ce_coll_v7, stream, 104);
+AT(ce_coll_v7, user_tag, 112);
+AT(coll_api_v7, user_tag, 72);
+AT(p2p_api_v7, user_tag, 64);
+AT(kernel_phase, phase, 25);
+AT(kernel_phase, name, 32);
+AT(kernel_phase, start_ns, 40);
+#undef AT
+static_assert(offsetof(struct nccl_descriptor, coll) == PART, "a descriptor's parts");
+static_assert(PART + sizeof(struct coll_v7) == DESCRIPTOR_V7, "the longest part of version 7");
+static_assert(PART + offsetof(struct ce_coll_v7, user_tag) == DESCRIPTOR_V6, "that of version 6");
+
+/* As long as the longest descriptor of all versions. */
 union descriptor {
     struct nccl_descriptor d;
-    unsigned char bytes[112];
+    unsigned char bytes[DESCRIPTOR_V7];
 };
 
 typedef int init_v4(void **context, int *mask, const char *comm_name, uint64_t comm_id, int n_nodes,
@@ -21,7 +90,7 @@ void fake_plugin_open(struct fake_plugin *p, const char *path, int version)
 {
     char symbol[32];
 
-    p->interface = version >= 22900 ? 6 : version >= 22800 ? 5 : 4;
+    p->interface = version >= 23100 ? 7 : version >= 22900 ? 6 : version >= 22800 ? 5 : 4;
     p->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     ck_assert_msg(p->library != NULL, "%s", dlerror());
     snprintf(symbol, sizeof symbol, "ncclProfiler_v%d", p->interface);
@@ -58,6 +127,11 @@ void fake_comm_finalize(struct fake_comm *c)
 {
     if (c->context || c->plugin->interface == 4)
         ck_assert_int_eq(c->plugin->table->finalize(c->context), NCCL_SUCCESS);
+}
+
+void fake_set_mask(struct fake_plugin *p, int mask)
+{
+    __atomic_store_n(&p->mask, mask, __ATOMIC_RELAXED);
 }
 
 /* ---- Events ---- */
@@ -145,6 +219,24 @@ static void fill_work(union descriptor *u, struct fake_comm *c, const struct fak
     u->d.coll.root = call->peer;
 }
 
+/* What version 7 has behind it: tags are numbers, and a symmetric kernel has no protocol's name. */
+static void fill_v7(union descriptor *u, const struct fake_call *call)
+{
+    struct coll_v7 *coll = (struct coll_v7 *)(u->bytes + PART);
+
+    if (is_p2p(call)) {
+        ((struct p2p_v7 *)(u->bytes + PART))->user_tag = 1;
+    } else if (call->copy_engine) {
+        ((struct ce_coll_v7 *)(u->bytes + PART))->user_tag = 2;
+    } else {
+        coll->coll.algorithm = "LL_R";
+        coll->coll.protocol = "";
+        coll->kernel_variant = "AGxLL_R";
+        coll->symmetric = true;
+        coll->user_tag = UINT64_MAX >> 1;
+    }
+}
+
 void fake_work_start(struct fake_comm *c, struct fake_call_work *w)
 {
     const struct fake_plugin *p = c->plugin;
@@ -158,6 +250,8 @@ void fake_work_start(struct fake_comm *c, struct fake_call_work *w)
         return; /* NCCL 2.27: no events in a group without a handle */
     blank(&u, p, is_p2p(&w->call) ? NCCL_P2P : w->call.copy_engine ? NCCL_CE_COLL : NCCL_COLL);
     fill_work(&u, c, w);
+    if (p->interface >= 7)
+        fill_v7(&u, &w->call);
     u.d.parent = p->interface == 4 ? w->group : w->api;
     u.d.rank = c->rank;
     w->handle = start(p, c->context, &u);
@@ -182,7 +276,7 @@ void fake_call_enqueue(struct fake_comm *c, const struct fake_call *call,
     fake_launch(c, out);
 }
 
-/* ---- The proxy thread ---- */
+/* ---- The thread that watches the kernels ---- */
 
 void *fake_channel_of(const struct fake_plugin *p, void *context, void *parent, int channel,
                       uint64_t gpu_ns)
@@ -196,10 +290,36 @@ void *fake_channel_of(const struct fake_plugin *p, void *context, void *parent, 
     return start(p, context, &u);
 }
 
+/* NCCL stops a phase that the plugin took, and tells of the others' ends nothing. */
+static void tell_phases(const struct fake_call_work *w, int channel, uint64_t gpu_ns)
+{
+    static const char *const names[] = {"initial_sync", "compute", "final_sync"};
+    const struct fake_plugin *p = w->comm->plugin;
+
+    for (unsigned i = 0; i < 3; i++) {
+        const union nccl_state args = {.kernel_ch_stop_ns = gpu_ns + 1};
+        union descriptor u;
+        void *handle;
+
+        blank(&u, p, KERNEL_PHASE);
+        u.d.parent = w->channels[channel];
+        *(struct kernel_phase *)(u.bytes + PART) =
+            (struct kernel_phase){(uint8_t)channel, (uint8_t)i, names[i], gpu_ns};
+        handle = start(p, w->comm->context, &u);
+        if (!handle)
+            continue;
+        p->table->record_event_state(handle, STATE_KERNEL_PHASE_STOP, &args);
+        stop(p, handle);
+    }
+}
+
 void fake_channel_start(struct fake_call_work *w, int channel, uint64_t gpu_ns)
 {
-    w->channels[channel] =
-        fake_channel_of(w->comm->plugin, w->comm->context, w->handle, channel, gpu_ns);
+    const struct fake_plugin *p = w->comm->plugin;
+
+    w->channels[channel] = fake_channel_of(p, w->comm->context, w->handle, channel, gpu_ns);
+    if (p->interface >= 7 && mask_of(p) & KERNEL_PHASE)
+        tell_phases(w, channel, gpu_ns);
 }
 
 void fake_channel_record(struct fake_call_work *w, int channel, uint64_t gpu_ns)

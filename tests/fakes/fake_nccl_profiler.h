@@ -1,23 +1,30 @@
 /*
  * NCCL as a profiler plugin sees it: opens the plugin, takes the newest table that a version of
- * NCCL knows, and calls it in the order of NCCL 2.27 to 2.30 (src/plugin/profiler.cc), with what
+ * NCCL knows, and calls it in the order of NCCL 2.27 to 2.32 (src/plugin/profiler.cc), with what
  * NCCL leaves unset set to garbage: handles before an event starts, numbers of channels, the bytes
- * behind version 4's type.
+ * behind version 4's type, what a version has behind the members that the plugin reads.
  *
- * The host's side is one call of a collective; the proxy thread's side, a channel's start and stop,
- * is left to the test, which also makes the calls that come late, twice or out of order.
+ * The host's side is one call of a collective; the side of the thread that watches the kernels
+ * (until 2.30 the proxy's, then one of its own), a channel's start and stop, is left to the test,
+ * which also makes the calls that come late, twice or out of order.
  */
 #ifndef LK_TESTS_FAKE_NCCL_PROFILER_H
 #define LK_TESTS_FAKE_NCCL_PROFILER_H
 
 #include "preload/nccl_abi.h"
 
-enum { FAKE_NCCL_2_27 = 22700, FAKE_NCCL_2_28 = 22800, FAKE_NCCL_2_30 = 23000 };
+enum {
+    FAKE_NCCL_2_27 = 22700,
+    FAKE_NCCL_2_28 = 22800,
+    FAKE_NCCL_2_30 = 23000,
+    FAKE_NCCL_2_31 = 23100,
+    FAKE_NCCL_2_32 = 23200
+};
 
 struct fake_plugin {
     void *library;
-    int interface; /* 4, 5 or 6 */
-    int mask;      /* what init returned */
+    int interface; /* 4 to 7 */
+    int mask;      /* what init returned, or an operator set (fake_set_mask) */
     const struct nccl_profiler *table;
 };
 
@@ -49,6 +56,10 @@ struct fake_call_work {
 void fake_plugin_open(struct fake_plugin *p, const char *path, int version);
 void fake_plugin_close(struct fake_plugin *p);
 
+/* Ask for events beside the plugin's choice, as operators can from 2.31 on (by NCCL's RAS client).
+ * Call it behind all inits. */
+void fake_set_mask(struct fake_plugin *p, int mask);
+
 void fake_comm_init(struct fake_comm *c, struct fake_plugin *p, uint64_t id, const char *name,
                     int n_ranks, int rank);
 void fake_comm_finalize(struct fake_comm *c);
@@ -62,7 +73,8 @@ void fake_launch(struct fake_comm *c, struct fake_call_work *w);
 void fake_work_start(struct fake_comm *c, struct fake_call_work *w);
 void fake_work_stop(struct fake_call_work *w);
 
-/* The proxy thread's side; times of the GPU's clock. */
+/* The watching thread's side; times of the GPU's clock. From 2.31 on, if the mask has them, the
+ * start of a channel is followed by the kernel's phases. */
 void fake_channel_start(struct fake_call_work *w, int channel, uint64_t gpu_ns);
 void fake_channel_stop(struct fake_call_work *w, int channel, uint64_t gpu_ns);
 /* Its two calls. */

@@ -100,12 +100,14 @@ static void read_one(struct lk_events *e)
     globfree(&found);
 }
 
+static const int versions[] = {FAKE_NCCL_2_27, FAKE_NCCL_2_30, FAKE_NCCL_2_32};
+
 START_TEST(a_rank_has_its_collectives)
 {
     size_t kernels = 0, calls = 0, steps = 0;
     struct lk_events e;
 
-    run_job(_i ? FAKE_NCCL_2_30 : FAKE_NCCL_2_27, true);
+    run_job(versions[_i], true);
     read_one(&e);
     lk_events_sort(&e);
     ck_assert_int_eq(e.world_size, RANKS);
@@ -141,7 +143,7 @@ START_TEST(a_job_is_imported_and_analyzed)
 {
     struct program p;
 
-    run_job(FAKE_NCCL_2_30, _i == 0);
+    run_job(FAKE_NCCL_2_32, _i == 0);
     program_run(&p, scratch_dir, 0, "import %s --out=%s/run --format=csv", scratch_dir,
                 scratch_dir);
     ck_assert_msg(strstr(p.out, "\n0,all,36,0.") != NULL, "%s", p.out);
@@ -198,7 +200,7 @@ END_TEST
 SUITE(nccl_import, tests)
 {
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
-    tcase_add_loop_test(tests, a_rank_has_its_collectives, 0, 2);
+    tcase_add_loop_test(tests, a_rank_has_its_collectives, 0, (int)LK_COUNT(versions));
     tcase_add_loop_test(tests, a_job_is_imported_and_analyzed, 0, 2);
     tcase_add_test(tests, a_hung_job_says_who_is_missing);
 }

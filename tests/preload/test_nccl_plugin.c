@@ -17,7 +17,8 @@
 /* preload/nccl_events.h; the library's own header is not for programs. */
 enum { WORKS = 1 << 14, COMMS = 1024 };
 
-static const int versions[] = {FAKE_NCCL_2_27, FAKE_NCCL_2_28, FAKE_NCCL_2_30};
+static const int versions[] = {FAKE_NCCL_2_27, FAKE_NCCL_2_28, FAKE_NCCL_2_30, FAKE_NCCL_2_31,
+                               FAKE_NCCL_2_32};
 static const struct fake_call all_reduce = {"AllReduce", "ncclBfloat16", 1000, 0, false, false};
 
 static struct fake_plugin plugin;
@@ -111,11 +112,11 @@ START_TEST(functions_and_types_are_those_of_the_call)
     const struct lk_probe_record *gpu, *r;
     struct probe_log l;
 
-    r = record_of(FAKE_NCCL_2_28, &words[_i].call, &l, &gpu);
-    ck_assert_int_eq(r->function, words[_i].function);
-    ck_assert_int_eq(r->dtype, words[_i].dtype + 1);
-    ck_assert_int_eq(r->peer, words[_i].peer);
-    ck_assert_uint_eq(r->count, words[_i].count);
+    r = record_of(_i % 2 ? FAKE_NCCL_2_28 : FAKE_NCCL_2_31, &words[_i / 2].call, &l, &gpu);
+    ck_assert_int_eq(r->function, words[_i / 2].function);
+    ck_assert_int_eq(r->dtype, words[_i / 2].dtype + 1);
+    ck_assert_int_eq(r->peer, words[_i / 2].peer);
+    ck_assert_uint_eq(r->count, words[_i / 2].count);
     ck_assert_ptr_nonnull(gpu);
     probe_log_fini(&l);
 }
@@ -212,9 +213,61 @@ START_TEST(copy_engines_have_no_time_on_the_gpu)
     fake_comm_finalize(&c);
     probe_log_read(&l, scratch_dir);
     ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL),
-                      versions[_i] == FAKE_NCCL_2_30);
+                      versions[_i] >= FAKE_NCCL_2_30);
     ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_GPU), 0);
     probe_log_fini(&l);
+}
+END_TEST
+
+/* From 2.31 on an operator can ask for all types of events, in each process, whatever the plugin
+ * asks for: those that it does not know are no loss, and change nothing. */
+START_TEST(events_that_were_not_asked_for_do_no_harm)
+{
+    const struct lk_probe_record *gpu;
+    struct fake_call_work w;
+    struct fake_comm c;
+    struct probe_log l;
+
+    begin(versions[_i]);
+    fake_comm_init(&c, &plugin, 5, NULL, 2, 0);
+    fake_set_mask(&plugin, 0xffff);
+    fake_call_enqueue(&c, &all_reduce, &w);
+    fake_channel_start(&w, 3, GPU_NS);
+    fake_channel_stop(&w, 3, GPU_NS + 50);
+    fake_comm_finalize(&c);
+    probe_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(l.n, 2);
+    gpu = probe_log_at(&l, LK_PROBE_COLLECTIVE_GPU, 0);
+    ck_assert_int_eq(length_ns(gpu), 50);
+    ck_assert_uint_eq(l.header->lost, 0);
+    probe_log_fini(&l);
+}
+END_TEST
+
+START_TEST(events_without_a_folder_do_no_harm)
+{
+    struct fake_call_work w;
+    struct fake_comm c;
+
+    unsetenv("LOCKSTEP_PROFILE_DIR");
+    fake_plugin_open(&plugin, LK_PRELOAD_TESTED, versions[_i]);
+    fake_comm_init(&c, &plugin, 5, NULL, 2, 0);
+    fake_set_mask(&plugin, 0xffff);
+    fake_call_enqueue(&c, &all_reduce, &w);
+    ck_assert_ptr_null(w.handle);
+    fake_channel_start(&w, 3, GPU_NS);
+    ck_assert_ptr_null(w.channels[3]);
+    fake_comm_finalize(&c);
+}
+END_TEST
+
+/* NCCL looks for the newest table that it knows, and down from there. */
+START_TEST(each_version_finds_its_table)
+{
+    static const int tables[] = {4, 5, 6, 7, 7};
+
+    begin(versions[_i]);
+    ck_assert_int_eq(plugin.interface, tables[_i]);
 }
 END_TEST
 
@@ -452,11 +505,15 @@ SUITE(nccl_plugin, tests)
 
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(tests, a_collective_has_a_call_and_a_time_on_the_gpu, 0, n_versions);
-    tcase_add_loop_test(tests, functions_and_types_are_those_of_the_call, 0, (int)LK_COUNT(words));
+    tcase_add_loop_test(tests, functions_and_types_are_those_of_the_call, 0,
+                        2 * (int)LK_COUNT(words));
     tcase_add_test(tests, what_is_not_known_stays_unknown);
     tcase_add_loop_test(tests, collectives_of_a_communicator_are_numbered, 0, n_versions);
     tcase_add_test(tests, replays_of_a_graph_are_collectives);
     tcase_add_loop_test(tests, copy_engines_have_no_time_on_the_gpu, 0, n_versions);
+    tcase_add_loop_test(tests, events_that_were_not_asked_for_do_no_harm, 0, n_versions);
+    tcase_add_loop_test(tests, events_without_a_folder_do_no_harm, 0, n_versions);
+    tcase_add_loop_test(tests, each_version_finds_its_table, 0, n_versions);
     tcase_add_loop_test(tests, without_a_folder_nothing_is_asked_for, 0, n_versions);
     tcase_add_loop_test(tests, the_time_on_the_gpu_does_not_depend_on_the_order, 0,
                         n_versions * (int)LK_COUNT(orders));

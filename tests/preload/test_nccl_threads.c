@@ -14,7 +14,7 @@
 
 #define GPU_NS UINT64_C(1763900000000000000) /* %globaltimer starts at the host's epoch */
 
-static const int versions[] = {FAKE_NCCL_2_27, FAKE_NCCL_2_30};
+static const int versions[] = {FAKE_NCCL_2_27, FAKE_NCCL_2_30, FAKE_NCCL_2_32};
 static const struct fake_call all_reduce = {"AllReduce", "ncclBfloat16", 1000, 0, false, false};
 
 static struct fake_plugin plugin;
@@ -24,10 +24,11 @@ static int64_t length_ns(const struct lk_probe_record *r)
     return r->end_ns - r->start_ns;
 }
 
-/* 4 threads call, each on a communicator of its own, one of them ends it and makes another; 2 proxy
- * threads play all kernels, with the channels in an order that differs each time. A collective is
- * 18 or 22 callbacks. */
-enum { CALLERS = 4, PROXIES = 2, CALLS = 16000, CHANNELS = 4, QUEUE = 256, COMM_LIVES = 1000 };
+/* 4 threads call, each on a communicator of its own, one of them ends it and makes another; 2
+ * threads play all kernels, with the channels in an order that differs each time: the proxy's until
+ * 2.30, and from 2.31 on NCCL's threads for it, which may begin before the launch has stopped its
+ * event. A collective is 18 or 22 callbacks. */
+enum { CALLERS = 4, WATCHERS = 2, CALLS = 16000, CHANNELS = 4, QUEUE = 256, COMM_LIVES = 1000 };
 
 struct queue {
     pthread_mutex_t lock;
@@ -37,7 +38,7 @@ struct queue {
     int writers;
 };
 
-static struct queue queues[PROXIES];
+static struct queue queues[WATCHERS];
 
 static void push(struct queue *q, const struct fake_call_work *w)
 {
@@ -63,10 +64,15 @@ static void *call_many(void *arg)
             c = &comms[me][i / COMM_LIVES];
             fake_comm_init(c, &plugin, me, NULL, 8, (int)me);
         }
-        fake_call_enqueue(c, &all_reduce, &w);
-        push(&queues[(me + i) % PROXIES], &w);
+        fake_call_api(c, &all_reduce, &w);
+        fake_work_start(c, &w);
+        if (plugin.interface < 7)
+            fake_work_stop(&w);
+        push(&queues[(me + i) % WATCHERS], &w);
+        if (plugin.interface >= 7)
+            fake_work_stop(&w);
     }
-    for (int p = 0; p < PROXIES; p++) {
+    for (int p = 0; p < WATCHERS; p++) {
         pthread_mutex_lock(&queues[p].lock);
         queues[p].writers--;
         pthread_cond_broadcast(&queues[p].changed);
@@ -92,7 +98,7 @@ static void play(struct fake_call_work *w, size_t turn)
     }
 }
 
-static void *run_proxy(void *arg)
+static void *watch(void *arg)
 {
     struct queue *q = arg;
 
@@ -139,23 +145,23 @@ static size_t whole(const struct probe_log *l, size_t n)
 
 START_TEST(a_million_callbacks_of_many_threads_lose_nothing)
 {
-    pthread_t callers[CALLERS], proxies[PROXIES];
+    pthread_t callers[CALLERS], watchers[WATCHERS];
     struct probe_log l;
 
     probe_log_to(scratch_dir, 64);
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, versions[_i]);
-    for (int p = 0; p < PROXIES; p++) {
+    for (int p = 0; p < WATCHERS; p++) {
         queues[p] = (struct queue){.writers = CALLERS};
         pthread_mutex_init(&queues[p].lock, NULL);
         pthread_cond_init(&queues[p].changed, NULL);
-        ck_assert_int_eq(pthread_create(&proxies[p], NULL, run_proxy, &queues[p]), 0);
+        ck_assert_int_eq(pthread_create(&watchers[p], NULL, watch, &queues[p]), 0);
     }
     for (size_t i = 0; i < CALLERS; i++)
         ck_assert_int_eq(pthread_create(&callers[i], NULL, call_many, (void *)(uintptr_t)i), 0);
     for (int i = 0; i < CALLERS; i++)
         pthread_join(callers[i], NULL);
-    for (int i = 0; i < PROXIES; i++)
-        pthread_join(proxies[i], NULL);
+    for (int i = 0; i < WATCHERS; i++)
+        pthread_join(watchers[i], NULL);
     probe_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.header->lost, 0);
     ck_assert_uint_eq(l.header->head, l.n);
