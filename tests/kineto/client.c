@@ -274,15 +274,17 @@ static void count(int signal)
         _exit(1);
 }
 
+/* The file gets its name when all is ready for the first interrupt. */
 static int count_interrupts(const char *folder)
 {
     const struct sigaction action = {.sa_handler = count};
-    char path[512];
+    char path[512], made[512];
 
     snprintf(path, sizeof path, "%s/count", folder);
-    if (sigaction(SIGINT, &action, NULL))
+    snprintf(made, sizeof made, "%s/count.new", folder);
+    count_fd = open(made, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (count_fd < 0 || sigaction(SIGINT, &action, NULL) || rename(made, path))
         return 1;
-    count_fd = open(path, O_WRONLY | O_CREAT | O_APPEND, 0600);
     snprintf(path, sizeof path, "%s/stop", folder);
     while (access(path, F_OK) != 0)
         nap_ms(1);
