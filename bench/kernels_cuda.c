@@ -31,6 +31,7 @@ struct buffers {
     void *mean, *rstd;      /* (rows * HEADS) float */
     int32_t *tokens;        /* (rows) */
     struct lk_optim_tensor *tensor;
+    struct lk_optim_rate *rate;
 };
 
 struct bench {
@@ -102,6 +103,7 @@ static enum lk_status make_buffers(struct bench *p)
     struct buffers *b = &p->b;
     size_t real = lk_dtype_bytes(p->cuda.real), weights = (size_t)VOCAB * CHANNELS;
     size_t padded = (size_t)STRIDE * CHANNELS;
+    const struct lk_optim_rate rate = {1e-9, 1e-9, 1};
     struct lk_optim_tensor tensor;
     enum lk_status st = LK_OK;
 
@@ -118,6 +120,7 @@ static enum lk_status make_buffers(struct bench *p)
     LK_TRY(grab(&b->rstd, p->rows * HEADS, sizeof(float)));
     LK_TRY(grab((void **)&b->tokens, p->rows, sizeof *b->tokens));
     LK_TRY(grab((void **)&b->tensor, 1, sizeof *b->tensor));
+    LK_TRY(grab((void **)&b->rate, 1, sizeof *b->rate));
     LK_TRY(fill_random(p, b->x, p->rows * WIDE));
     LK_TRY(fill_random(p, b->y, p->rows * WIDE));
     LK_TRY(fill_random(p, b->logits, p->rows * STRIDE));
@@ -132,6 +135,7 @@ static enum lk_status make_buffers(struct bench *p)
                                       .n = weights};
     LK_TRY(lk_cuda_status(cudaMemcpy(b->tensor, &tensor, sizeof tensor, cudaMemcpyHostToDevice),
                           "table"));
+    LK_TRY(lk_cuda_status(cudaMemcpy(b->rate, &rate, sizeof rate, cudaMemcpyHostToDevice), "rate"));
 out:
     return st;
 }
@@ -139,7 +143,7 @@ out:
 static void free_buffers(const struct buffers *b)
 {
     void *const all[] = {b->x, b->y, b->z,    b->logits, b->weight, b->dweight, b->master,
-                         b->m, b->v, b->mean, b->rstd,   b->tokens, b->tensor};
+                         b->m, b->v, b->mean, b->rstd,   b->tokens, b->tensor,  b->rate};
 
     for (size_t i = 0; i < LK_COUNT(all); i++)
         (void)cudaFree(all[i]);
@@ -310,9 +314,9 @@ static enum lk_status report_rest(struct bench *p)
            .samples = p->samples, .context = CONTEXT, .channels = c, .vocab = VOCAB,
            .accumulate = true);
     REPORT(p, adamw, .tensors = b->tensor, .n_tensors = 1, .n_chunks = chunks, .elems = weights,
-           .learning_rate = 1e-9, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .t = 1);
+           .rate = b->rate, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
     REPORT(p, sgd, .tensors = b->tensor, .n_tensors = 1, .n_chunks = chunks, .elems = weights,
-           .learning_rate = 1e-9, .momentum = 0.9);
+           .rate = b->rate, .momentum = 0.9);
     REPORT(p, sum_squares, .out = b->mean, .in = b->dweight, .n = weights);
     REPORT(p, scale, .x = b->dweight, .n = weights, .factor = 0.5);
     REPORT(p, cast_to_wire, .out = b->master, .in = b->weight, .n = weights, .dtype = LK_BF16);

@@ -157,7 +157,7 @@ void lk_command_backends(FILE *out)
     RUN("share-gpu", train.device_config.share_gpu, FLAG, .fallback = "no",                        \
         .help = "let ranks share a GPU, for tests; the times then mean nothing")                   \
     RUN("graph", graph, CHOICE, .choices = switches, .fallback = "auto",                           \
-        .help = "launch forward, backward and all-reduce as one CUDA graph; auto: where possible (--no-trace)") \
+        .help = "launch a step as one CUDA graph; auto: where possible (--no-trace)") \
     BOTH("pin", pin, FLAG, .fallback = "yes",                                                      \
          .help = "bind each rank to a CPU if there are enough (not with --device=cuda)")       \
     BOTH("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",                    \

@@ -298,7 +298,7 @@ struct lk_cross_entropy_backward_args {
     double seed;   /* gradient of the loss */
 };
 
-/* ---- Optimizers: all parameters in one launch, updated in place, as torch.optim does ---- */
+/* ---- Optimizers: many parameters in one launch, updated in place, as torch.optim does ---- */
 
 /* One parameter. The gradient stays in its bucket, so no copy comes before the update. */
 struct lk_optim_tensor {
@@ -307,32 +307,41 @@ struct lk_optim_tensor {
     lk_wide *m, *v;  /* state, zeroed before the first step; sgd: m is the momentum or NULL, no v */
     const lk_real *grad;
     size_t n;
-    size_t first_chunk; /* number of its first chunk: the chunks of all tensors before it */
+    size_t first_chunk; /* number of its first chunk: the chunks of all tensors before it in the
+                           table; a launch of a part of the table counts from its first tensor's */
     double weight_decay;
 };
 /* Elements that one GPU thread block updates: a tensor is cut into such chunks, the last one
  * shorter. */
 enum { LK_OPTIM_CHUNK = 8192 };
 
+/* What changes from update to update. It is in device memory, so that the launches stay the same
+ * and a graph can repeat them. */
+struct lk_optim_rate {
+    double learning_rate;
+    double corrected; /* adamw: learning_rate / (1 - beta1^t), for update number t from 1 */
+    double root;      /* adamw: sqrt(1 / (1 - beta2^t)) */
+};
+
 /* g = grad + weight_decay * param; m = momentum * m + g; param -= learning_rate * m. */
 struct lk_sgd_args {
     const struct lk_optim_tensor *tensors; /* (n_tensors), device memory */
-    size_t n_tensors, n_chunks;            /* n_chunks: chunks of all tensors */
-    size_t elems;                          /* elements of all tensors */
-    double learning_rate, momentum;
+    size_t n_tensors, n_chunks;            /* n_chunks: chunks of these tensors */
+    size_t elems;                          /* elements of these tensors */
+    const struct lk_optim_rate *rate;      /* device memory */
+    double momentum;
 };
 
 /*
  * Decoupled weight decay (Loshchilov, Hutter 2019):
  * param -= learning_rate * weight_decay * param; m = beta1 * m + (1 - beta1) * grad;
- * v = beta2 * v + (1 - beta2) * grad^2;
- * param -= learning_rate / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps).
+ * v = beta2 * v + (1 - beta2) * grad^2; param -= corrected * m / (sqrt(v) * root + eps).
  */
 struct lk_adamw_args {
     const struct lk_optim_tensor *tensors;
     size_t n_tensors, n_chunks, elems;
-    double learning_rate, beta1, beta2, eps;
-    int64_t t; /* number of this update, from 1 */
+    const struct lk_optim_rate *rate;
+    double beta1, beta2, eps;
 };
 
 /* ---- Vectors ---- */

@@ -359,7 +359,7 @@ static void sgd_tensor(const struct lk_sgd_args *a, const struct lk_optim_tensor
 
         if (m)
             step = m[i] = a->momentum * m[i] + step;
-        param[i] -= a->learning_rate * step;
+        param[i] -= a->rate->learning_rate * step;
     }
 }
 
@@ -375,16 +375,14 @@ static void adamw_tensor(const struct lk_adamw_args *a, const struct lk_optim_te
 {
     const double *grad = p->grad;
     double *param = p->param, *m = p->m, *v = p->v;
-    double correction1 = 1 - pow(a->beta1, (double)a->t);
-    double correction2 = 1 - pow(a->beta2, (double)a->t);
 
     for (size_t i = 0; i < p->n; i++) {
         double g = grad[i];
 
-        param[i] -= a->learning_rate * p->weight_decay * param[i];
+        param[i] -= a->rate->learning_rate * p->weight_decay * param[i];
         m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
         v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
-        param[i] -= a->learning_rate * (m[i] / correction1) / (sqrt(v[i] / correction2) + a->eps);
+        param[i] -= a->rate->corrected * m[i] / (sqrt(v[i]) * a->rate->root + a->eps);
     }
 }
 

@@ -151,6 +151,17 @@ enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hoo
     return hook->ready(hook->ctx, param);
 }
 
+enum lk_status lk_model_release(const struct lk_grad_hook *hook, size_t param)
+{
+    return hook && hook->released ? hook->released(hook->ctx, param) : LK_OK;
+}
+
+enum lk_status lk_model_finish(struct lk_model *m, const struct lk_grad_hook *hook, size_t param)
+{
+    LK_PASS(lk_model_release(hook, param));
+    return lk_model_ready(m, hook, param);
+}
+
 static void from_float(enum lk_dtype to, void *out, const float *in, size_t n)
 {
     if (to == LK_F32)

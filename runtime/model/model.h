@@ -43,10 +43,17 @@ struct lk_model_config {
     const char *job; /* replay: path of a job.json */
 };
 
-/* A callback on the host, right after the op that completes a parameter's gradient was enqueued. */
+/*
+ * Callbacks on the host, during backward. `ready` comes right after the op that completes a
+ * parameter's gradient was enqueued. `released` comes when every op of this backward that reads the
+ * parameter's values was enqueued: from there on they may change. Where both come at once,
+ * `released` comes first. The weight of a linear layer is read after its gradient is ready, a tied
+ * one long before. A parameter that a model does not release is released at the end.
+ */
 struct lk_grad_hook {
     enum lk_status (*ready)(void *ctx, size_t param);
     void *ctx;
+    enum lk_status (*released)(void *ctx, size_t param); /* (optional) */
 };
 
 struct lk_comm;
@@ -60,7 +67,7 @@ struct lk_model_ops {
     /* Enqueue the forward pass; the mean loss over the batch's targets goes to m->loss. */
     enum lk_status (*forward)(struct lk_model *m, const struct lk_batch *batch);
     /* Enqueue the backward pass of the last forward with d(mean loss) = seed. accumulate false
-     * overwrites every gradient, true adds. hook (NULL: none) is called once per parameter. */
+     * overwrites every gradient, true adds. hook (NULL: none) hears once of each parameter. */
     enum lk_status (*backward)(struct lk_model *m, const struct lk_batch *batch, double seed,
                                bool accumulate, const struct lk_grad_hook *hook);
     /* (optional) Enqueue the model's own update instead of the optimizer's: for replayed jobs. */

@@ -370,8 +370,8 @@ static enum lk_status norm_backward(const struct pass *p, const struct norm *n, 
                       .dbias = w[1].grad, .dout = dout, .in = in, .weight = w[0].data,
                       .mean = n->mean, .rstd = n->rstd, .rows = p->rows, .channels = g->channels,
                       .accumulate = p->accumulate, .accumulate_input = !start));
-    LK_PASS(lk_model_ready(&g->base, p->hook, weight));
-    return lk_model_ready(&g->base, p->hook, weight + 1);
+    LK_PASS(lk_model_finish(&g->base, p->hook, weight));
+    return lk_model_finish(&g->base, p->hook, weight + 1);
 }
 
 /* Backward of a linear layer: the weight's gradient first, so that its all-reduce can start while
@@ -386,10 +386,11 @@ static enum lk_status linear_backward(const struct pass *p, lk_real *din, const 
     LK_PASS(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = w[0].grad, .dbias = w[1].grad,
                       .dout = dout, .in = in, .rows = p->rows, .inputs = inputs, .outputs = outputs,
                       .accumulate = p->accumulate));
-    LK_PASS(lk_model_ready(m, p->hook, weight + 1));
+    LK_PASS(lk_model_finish(m, p->hook, weight + 1));
     LK_PASS(lk_model_ready(m, p->hook, weight));
-    return LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
-                     .weight = w[0].data, .rows = p->rows, .inputs = inputs, .outputs = outputs);
+    LK_PASS(LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
+                      .weight = w[0].data, .rows = p->rows, .inputs = inputs, .outputs = outputs));
+    return lk_model_release(p->hook, weight);
 }
 
 static enum lk_status block_backward(const struct pass *p, size_t l, const lk_real *in)
@@ -433,6 +434,7 @@ static enum lk_status head_backward(const struct pass *p, double seed, const lk_
     LK_PASS(LK_LAUNCH(m->stream, matmul_backward_input, .din = g->dnarrow, .dout = g->logits,
                       .weight = m->params[WTE].data, .rows = p->rows, .inputs = g->channels,
                       .outputs = vocab, .stride = g->stride));
+    LK_PASS(lk_model_release(p->hook, WTE));
     return norm_backward(p, &g->last, last_norm_param(g), g->dnarrow, stream, true);
 }
 
@@ -446,7 +448,7 @@ static enum lk_status embedding_backward(const struct pass *p)
                       .dout = g->dstream, .samples = samples, .context = context,
                       .channels = g->channels, .wpe_rows = (size_t)m->context,
                       .accumulate = p->accumulate));
-    LK_PASS(lk_model_ready(m, p->hook, WPE));
+    LK_PASS(lk_model_finish(m, p->hook, WPE));
     LK_PASS(LK_LAUNCH(m->stream, encoder_backward_token, .dwte = m->params[WTE].grad,
                       .dout = g->dstream, .tokens = p->batch->inputs, .samples = samples,
                       .context = context, .channels = g->channels, .vocab = (size_t)m->vocab,

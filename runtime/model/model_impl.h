@@ -56,7 +56,11 @@ enum lk_status lk_model_check_size(const char *what, int value, int max);
 enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_batch *batch,
                                     int max_samples);
 
-/* Mark a parameter's gradient as final on the stream and call the hook. hook may be NULL. */
+/* Mark a parameter's gradient as final on the stream and tell the hook. hook may be NULL. */
 enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hook, size_t param);
+/* Tell the hook that no op enqueued from now on reads the parameter in this backward. */
+enum lk_status lk_model_release(const struct lk_grad_hook *hook, size_t param);
+/* Tell the hook both. */
+enum lk_status lk_model_finish(struct lk_model *m, const struct lk_grad_hook *hook, size_t param);
 
 #endif

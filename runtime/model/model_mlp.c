@@ -192,22 +192,20 @@ static enum lk_status layer_backward(struct mlp *p, size_t i, const lk_real *dou
 {
     struct lk_model *m = &p->base;
     const struct lk_param *w = &m->params[2 * i];
-    enum lk_status st = LK_OK;
 
-    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = w[0].grad, .dbias = w[1].grad,
-                     .dout = dout, .in = input_of(p, i), .rows = rows, .inputs = inputs_of(p, i),
-                     .outputs = outputs_of(p, i), .accumulate = accumulate));
-    LK_TRY(lk_model_ready(m, hook, 2 * i + 1));
-    LK_TRY(lk_model_ready(m, hook, 2 * i));
+    LK_PASS(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = w[0].grad, .dbias = w[1].grad,
+                      .dout = dout, .in = input_of(p, i), .rows = rows, .inputs = inputs_of(p, i),
+                      .outputs = outputs_of(p, i), .accumulate = accumulate));
+    LK_PASS(lk_model_finish(m, hook, 2 * i + 1));
     if (i == 0)
-        goto out;
-    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
-                     .weight = w[0].data, .rows = rows, .inputs = inputs_of(p, i),
-                     .outputs = outputs_of(p, i)));
-    LK_TRY(LK_LAUNCH(m->stream, relu_backward, .din = din, .dout = din, .out = p->hidden[i - 1],
-                     .n = rows * p->channels));
-out:
-    return st;
+        return lk_model_finish(m, hook, 0);
+    LK_PASS(lk_model_ready(m, hook, 2 * i));
+    LK_PASS(LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
+                      .weight = w[0].data, .rows = rows, .inputs = inputs_of(p, i),
+                      .outputs = outputs_of(p, i)));
+    LK_PASS(lk_model_release(hook, 2 * i));
+    return LK_LAUNCH(m->stream, relu_backward, .din = din, .dout = din, .out = p->hidden[i - 1],
+                     .n = rows * p->channels);
 }
 
 static enum lk_status mlp_backward(struct lk_model *m, const struct lk_batch *batch, double seed,

@@ -85,10 +85,10 @@ struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r);
  * names a parameter whose gradient did not become ready. */
 enum lk_status lk_reducer_backward_end(struct lk_reducer *r);
 
-/* The buckets in force. Valid until the next rebuild. Only tests look at these two. */
+/* The buckets in force. Valid until the next rebuild. */
 const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r);
 /* Return the order in which gradients became ready in the first synchronised backward (from the
- * rebuild on, rank 0's); NULL before that. */
+ * rebuild on, rank 0's); NULL before that. Only tests ask. */
 const size_t *lk_reducer_ready_order(const struct lk_reducer *r);
 /*
  * Return the squared norms of the last step that measured them, after the streams were

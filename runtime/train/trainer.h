@@ -18,9 +18,10 @@
 #include <stdint.h>
 
 /*
- * Launching forward, backward and all-reduce of a step as one graph (runtime/device/device.h), from
- * the third step on: after the first the buckets are rebuilt, and the second does lazy
- * initialisation. The optimizer is not part of the graph. Legal where the device has graphs, the
+ * Launching forward, backward, all-reduce and optimizer of a step as one graph
+ * (runtime/device/device.h), from the third step on: after the first the buckets are rebuilt, and
+ * the second does lazy initialisation. What changes from step to step, the batches and the
+ * optimizer's rate, is in memory that the graph reads. Legal where the device has graphs, the
  * communicator can be captured and nothing is recorded or planted; steps that verify or measure the
  * gradients' norms are launched op by op. Losses are bit-identical.
  */

@@ -35,6 +35,7 @@ struct trainer {
     bool uses_graph;
     struct lk_graph *graph;   /* NULL: not captured yet */
     struct lk_batch *batches; /* micro-batches of a step, as the graph reads them */
+    double rate;              /* learning rate of the step in progress */
     lk_wide *micro_loss;      /* host memory: loss of each micro-batch of the step in progress */
     int64_t n_steps;          /* warm-up included */
     /* One entry per step, of this rank; norms are NaN in steps that did not measure them. */

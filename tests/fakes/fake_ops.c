@@ -199,11 +199,13 @@ static void table_buffer(struct run *r, const struct lk_optim_tensor *const *ten
 BUFFERS(sgd)
 {
     table_buffer(r, &a->tensors, a->n_tensors);
+    add(r, &a->rate, BYTES, sizeof *a->rate, false, false);
 }
 
 BUFFERS(adamw)
 {
     table_buffer(r, &a->tensors, a->n_tensors);
+    add(r, &a->rate, BYTES, sizeof *a->rate, false, false);
 }
 
 BUFFERS(sum_squares)

@@ -387,9 +387,11 @@ static enum lk_status open_ddp(struct rig_rank *r)
                                         .local_batch = RIG_LOCAL_BATCH,
                                         .accumulation = c->accumulation,
                                         .timeout_ns = timeout_ns};
+    const struct lk_optim_config oc = {.kind = LK_OPTIM_SGD, .learning_rate = 0.5};
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_reducer_create(&rc, r->model->params, r->model->n_params, &r->reducer));
+    LK_TRY(lk_optim_create(r->device, &oc, r->model->params, r->model->n_params, &r->optim));
     if (c->verify)
         LK_TRY(lk_verify_create(&vc, &r->verify));
 out:
@@ -400,7 +402,6 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
 {
     const struct rig_case *c = r->config;
     const struct lk_grad_hook hook = lk_reducer_hook(r->reducer);
-    struct lk_optim_tensor tensors[RIG_PARAMS];
     struct lk_batch batch;
     enum lk_status st = LK_OK;
 
@@ -408,6 +409,7 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
         LK_TRY(lk_verify_step_begin(r->verify));
     lk_stream_set_step(r->compute, step);
     LK_TRY(lk_reducer_step_begin(r->reducer, step));
+    lk_optim_begin(r->optim, r->model->params, lk_reducer_buckets(r->reducer), 0.5, step + 1);
     for (int m = 0; m < c->accumulation; m++) {
         LK_TRY(lk_loader_next(r->loader, lk_deadline_in(timeout_ns), &batch));
         LK_TRY(r->model->ops->forward(r->model, &batch));
@@ -416,11 +418,7 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
             r->model->ops->backward(r->model, &batch, lk_reducer_seed(r->reducer), m > 0, &hook));
         LK_TRY(lk_reducer_backward_end(r->reducer));
     }
-    for (size_t p = 0; p < RIG_PARAMS; p++)
-        tensors[p] = (struct lk_optim_tensor){
-            .param = r->model->params[p].data, .grad = r->model->params[p].grad, .n = rig_elems[p]};
-    LK_TRY(LK_LAUNCH(r->compute, sgd, .tensors = tensors, .n_tensors = RIG_PARAMS,
-                     .learning_rate = 0.5));
+    LK_TRY(lk_optim_update(r->optim, r->compute, LK_OPTIM_ALL));
     LK_TRY(lk_stream_sync(r->compute, lk_deadline_in(timeout_ns)));
     if (c->before_verify)
         c->before_verify(r, step);
@@ -510,6 +508,7 @@ void rig_free(struct rig_rank *ranks, int n)
 
         lk_loader_destroy(r->loader);
         lk_verify_destroy(r->verify);
+        lk_optim_destroy(r->optim);
         lk_reducer_destroy(r->reducer);
         lk_comm_close(r->comm);
         lk_model_destroy(r->model);

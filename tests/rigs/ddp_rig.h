@@ -5,6 +5,7 @@
 #ifndef LK_TESTS_DDP_RIG_H
 #define LK_TESTS_DDP_RIG_H
 
+#include "runtime/model/optim.h"
 #include "runtime/train/reducer.h"
 #include "runtime/train/verify.h"
 
@@ -66,6 +67,7 @@ struct rig_rank {
     struct lk_comm *comm;
     struct lk_model *model;
     struct lk_reducer *reducer;
+    struct lk_optim *optim;
     struct lk_verify *verify;
     struct lk_dataset *dataset;
     struct lk_loader *loader;

@@ -286,6 +286,7 @@ static struct lk_train_config config(int accumulation, bool no_sync, enum lk_dty
     struct lk_train_config c = small_train("cuda", STEPS);
 
     c.graph = LK_GRAPH_YES;
+    c.optim.warmup_steps = STEPS; /* the rate changes in steps that a graph runs */
     c.device_config.cuda_calls = &fake_cuda_calls;
     c.device_config.real = real;
     c.model = (struct lk_model_config){.name = "gpt",
