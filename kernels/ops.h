@@ -176,25 +176,37 @@ static inline size_t lk_op_stride(size_t stride, size_t columns)
     return stride ? stride : columns;
 }
 
-/* out = in * transposed(weight) + bias + residual. */
+/*
+ * A product may do more with its result before it is stored, which saves a pass over memory: gelu
+ * forward, gelu's derivative backward, the sums of a bias's gradient. On cuda that is an epilogue
+ * of cuBLASLt's, and LK_EUNSUPPORTED where there is none for the shape, the strides and the
+ * addresses; other ops then do the same (runtime/model/fuse.h).
+ */
+
+/* out = in * transposed(weight) + bias + residual, and gelu = gelu(out). */
 struct lk_matmul_forward_args {
     lk_real *out;            /* (rows, outputs) */
+    lk_real *gelu;           /* (rows, outputs), or NULL. pre: no residual, inputs > 0 */
     const lk_real *in;       /* (rows, inputs) */
     const lk_real *weight;   /* (outputs, inputs) */
     const lk_real *bias;     /* (outputs), or NULL */
     const lk_real *residual; /* (rows, outputs), or NULL; may be `out` */
     size_t rows, inputs, outputs;
-    size_t stride; /* of out and residual */
+    size_t stride; /* of out, gelu and residual */
 };
 
-/* din = dout * weight. */
+/* din = dout * weight, times gelu's derivative at gelu_in; dbias = column sums of din. */
 struct lk_matmul_backward_input_args {
-    lk_real *din;          /* (rows, inputs) */
-    const lk_real *dout;   /* (rows, outputs) */
-    const lk_real *weight; /* (outputs, inputs) */
+    lk_real *din;           /* (rows, inputs) */
+    const lk_real *dout;    /* (rows, outputs) */
+    const lk_real *weight;  /* (outputs, inputs) */
+    const lk_real *gelu_in; /* (rows, inputs): the input of gelu forward, or NULL. pre: din is not
+                               accumulated, outputs > 0 */
+    lk_real *dbias;         /* (inputs), or NULL. pre: gelu_in */
     size_t rows, inputs, outputs;
     size_t stride; /* of dout */
     bool accumulate;
+    bool accumulate_bias;
 };
 
 /* dweight = transposed(dout) * in; dbias = column sums of dout. */
@@ -206,6 +218,7 @@ struct lk_matmul_backward_weight_args {
     size_t rows, inputs, outputs;
     size_t stride; /* of dout */
     bool accumulate;
+    bool epilogue; /* cuda: the product sums dbias, not a kernel of its own. Others: not used */
 };
 
 /* ---- Causal multi-head attention ---- */
@@ -254,11 +267,15 @@ struct lk_gelu_forward_args {
     size_t n;
 };
 
+/* dbias = column sums of din, for the layer whose output gelu takes. */
 struct lk_gelu_backward_args {
     lk_real *din;        /* may be dout */
+    lk_real *dbias;      /* (columns), or NULL */
     const lk_real *dout; /* (n) */
     const lk_real *in;   /* (n): the input of forward */
     size_t n;
+    size_t columns;  /* with dbias: of rows of this length, n is a multiple */
+    bool accumulate; /* of dbias */
 };
 
 struct lk_relu_forward_args {
@@ -277,14 +294,17 @@ struct lk_relu_backward_args {
 
 /* ---- Softmax and cross-entropy ---- */
 
-/* loss = mean over rows of log(sum of exp(logits)) - logits(target). pre: 0 <= target < vocab. */
+/* loss = mean over rows of log(sum of exp(logits)) - logits(target). pre: 0 <= target < vocab. With
+ * dlogits, backward is done as well, with the same numbers, and reads the logits no second time. */
 struct lk_cross_entropy_forward_args {
     lk_wide *loss;          /* one element */
+    lk_real *dlogits;       /* (rows, vocab), or NULL; may be `logits` */
     lk_wide *log_sum;       /* (rows): log of the sum of exp(logits), kept for backward */
     const lk_real *logits;  /* (rows, vocab) */
     const int32_t *targets; /* target of row r: targets[r * target_stride] */
     size_t rows, vocab, target_stride;
-    size_t stride; /* of logits */
+    size_t stride; /* of logits and dlogits */
+    double seed;   /* with dlogits: gradient of the loss */
 };
 
 /* dlogits = seed / rows * (softmax(logits) - onehot(target)). */

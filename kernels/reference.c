@@ -22,6 +22,9 @@ void lk_matmul_forward_ref(const void *args)
                 sum += in[r * a->inputs + i] * weight[o * a->inputs + i];
             out[r * stride + o] = sum + (residual ? residual[r * stride + o] : 0);
         }
+    for (size_t r = 0; r < a->rows && a->gelu; r++)
+        lk_gelu_forward_ref(&(struct lk_gelu_forward_args){
+            .out = (double *)a->gelu + r * stride, .in = out + r * stride, .n = a->outputs});
 }
 
 void lk_matmul_backward_input_ref(const void *args)
@@ -39,6 +42,14 @@ void lk_matmul_backward_input_ref(const void *args)
                 sum += dout[r * stride + o] * weight[o * a->inputs + i];
             din[r * a->inputs + i] = sum;
         }
+    if (a->gelu_in)
+        lk_gelu_backward_ref(&(struct lk_gelu_backward_args){.din = din,
+                                                             .dbias = a->dbias,
+                                                             .dout = din,
+                                                             .in = a->gelu_in,
+                                                             .n = a->rows * a->inputs,
+                                                             .columns = a->inputs,
+                                                             .accumulate = a->accumulate_bias});
 }
 
 void lk_matmul_backward_weight_ref(const void *args)
@@ -227,7 +238,7 @@ void lk_gelu_backward_ref(const void *args)
 {
     const struct lk_gelu_backward_args *a = args;
     const double *in = a->in, *dout = a->dout;
-    double *din = a->din;
+    double *din = a->din, *dbias = a->dbias;
 
     for (size_t i = 0; i < a->n; i++) {
         double x = in[i];
@@ -235,6 +246,13 @@ void lk_gelu_backward_ref(const void *args)
         double dt = (1 - t * t) * root_two_over_pi * (1 + 3 * cubic * x * x);
 
         din[i] = dout[i] * (0.5 * (1 + t) + 0.5 * x * dt);
+    }
+    for (size_t c = 0; c < a->columns && dbias; c++) {
+        double sum = a->accumulate ? dbias[c] : 0;
+
+        for (size_t i = c; i < a->n; i += a->columns)
+            sum += din[i];
+        dbias[c] = sum;
     }
 }
 
@@ -330,6 +348,17 @@ void lk_cross_entropy_forward_ref(const void *args)
         loss += log_sum[r] - logits[a->targets[r * a->target_stride]];
     }
     *(double *)a->loss = loss / (double)a->rows;
+    if (a->dlogits)
+        lk_cross_entropy_backward_ref(
+            &(struct lk_cross_entropy_backward_args){.dlogits = a->dlogits,
+                                                     .logits = a->logits,
+                                                     .log_sum = log_sum,
+                                                     .targets = a->targets,
+                                                     .rows = a->rows,
+                                                     .vocab = a->vocab,
+                                                     .target_stride = a->target_stride,
+                                                     .stride = a->stride,
+                                                     .seed = a->seed});
 }
 
 void lk_cross_entropy_backward_ref(const void *args)
