@@ -31,13 +31,25 @@ enum lk_train_graph {
     LK_GRAPH_YES   /* LK_EUNSUPPORTED where it is not legal */
 };
 
+/*
+ * Updating each bucket's parameters beside backward (runtime/train/early.h) instead of all of them
+ * behind it. The parameters are bit-identical. Legal unless the model replays a job or a fault is
+ * planted.
+ */
+enum lk_train_early {
+    LK_EARLY_NO,
+    LK_EARLY_AUTO, /* where legal, on a device with processors of its own: on the host's, which the
+                      streams share, an update takes from backward what it saves behind it */
+    LK_EARLY_YES   /* LK_EUNSUPPORTED where it is not legal */
+};
+
 struct lk_train_config {
     const char *device, *comm;             /* names */
     struct lk_device_config device_config; /* recorder is filled in by the trainer */
     struct lk_comm_config comm_config;     /* timeout, recorder and device are filled in */
     struct lk_model_config model;          /* max_samples is filled in by the trainer */
     struct lk_optim_config optim;
-    struct lk_reducer_config reducer; /* comm, streams and timeout are filled in by the trainer */
+    struct lk_reducer_config reducer; /* comm, streams, early and timeout are filled in */
     int local_batch;
     int64_t steps, warmup_steps; /* warm-up steps run first, are marked, and do not count */
     const char *data;            /* file; NULL: synthetic */
@@ -47,6 +59,7 @@ struct lk_train_config {
     bool shuffle, drop_last;
     uint64_t seed;
     enum lk_train_graph graph;
+    enum lk_train_early early;
     bool verify;      /* check gradients and parameters against the reference after every step */
     int verify_steps; /* only the first n steps; 0: all */
     const char *export_path, *import_path; /* weight files; NULL: none. Rank 0 exports */
