@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 #include "runtime/comm/comm.h"
+#include "runtime/model/fuse.h"
 #include "runtime/model/model.h"
 #include "runtime/model/optim.h"
 #include "runtime/train/data.h"
@@ -58,6 +59,7 @@ struct lk_train_config {
     double input_delay_s; /* a batch takes at least this long to prepare */
     bool shuffle, drop_last;
     uint64_t seed;
+    struct lk_fuse fuse;
     enum lk_train_graph graph;
     enum lk_train_early early;
     bool verify;      /* check gradients and parameters against the reference after every step */

@@ -57,6 +57,13 @@ static const struct {
     {"--dtype=bfloat16", "--dtype=bfloat16 needs --device=cuda"},
     {"--device=timed --dtype=bfloat16", "--dtype=bfloat16 needs --device=cuda"},
     {"--device=cuda --dtype=float16", "dtype"},
+    {"--fuse=loss", "--fuse with a name needs --device=cuda"},
+    {"--device=timed --fuse=optimizer", "--fuse with a name needs --device=cuda"},
+    {"--device=cuda --fuse=los",
+     "--fuse: 'los' is not a fusion (known: loss bias gelu optimizer), or "
+     "'auto' or 'none' alone"},
+    {"--device=cuda --fuse=loss,auto", "'auto' is not a fusion"},
+    {"--device=cuda --fuse=", "'' is not a fusion"},
     {"--slow-rank=1:2", "--slow-rank needs --device=timed"},
     {"--device=timed --slow-rank=1", "NUMBER:FACTOR"},
     {"-n2 --device=timed --slow-rank=2:2", "the ranks are 0 to 1"},
