@@ -32,18 +32,6 @@ enum lk_train_graph {
     LK_GRAPH_YES   /* LK_EUNSUPPORTED where it is not legal */
 };
 
-/*
- * Updating each bucket's parameters beside backward (runtime/train/early.h) instead of all of them
- * behind it. The parameters are bit-identical. Legal unless the model replays a job or a fault is
- * planted.
- */
-enum lk_train_early {
-    LK_EARLY_NO,
-    LK_EARLY_AUTO, /* where legal, on a device with processors of its own: on the host's, which the
-                      streams share, an update takes from backward what it saves behind it */
-    LK_EARLY_YES   /* LK_EUNSUPPORTED where it is not legal */
-};
-
 struct lk_train_config {
     const char *device, *comm;             /* names */
     struct lk_device_config device_config; /* recorder is filled in by the trainer */
@@ -59,9 +47,15 @@ struct lk_train_config {
     double input_delay_s; /* a batch takes at least this long to prepare */
     bool shuffle, drop_last;
     uint64_t seed;
+    /*
+     * The trainer's own is LK_FUSE_OPTIMIZER: each bucket is updated beside backward
+     * (runtime/train/early.h), instead of all parameters behind it. They are bit-identical. Legal
+     * unless the model replays a job or a fault is planted; AUTO where it is legal, on a device
+     * with processors of its own: on the host's, which the streams share, an update takes from
+     * backward what it saves behind it.
+     */
     struct lk_fuse fuse;
     enum lk_train_graph graph;
-    enum lk_train_early early;
     bool verify;      /* check gradients and parameters against the reference after every step */
     int verify_steps; /* only the first n steps; 0: all */
     const char *export_path, *import_path; /* weight files; NULL: none. Rank 0 exports */

@@ -155,15 +155,16 @@ static enum lk_status choose_graph(struct trainer *t)
 static const char *early_lacks(const struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
+    enum lk_fuse_wish wish = c->fuse.wish[LK_FUSE_OPTIMIZER];
 
-    if (c->early == LK_EARLY_NO)
+    if (wish == LK_FUSE_NO)
         return "not asked for";
     if (t->model->ops->update)
         return "the model replays a job";
     if (c->reducer.plant != LK_PLANT_NONE && c->reducer.plant != LK_PLANT_EARLY_UPDATE)
         return "a fault is planted";
     /* A device without memory of its own has no processors of its own. */
-    return c->early == LK_EARLY_AUTO && lk_device_uses_host_memory(t->device)
+    return wish == LK_FUSE_AUTO && lk_device_uses_host_memory(t->device)
                ? "the device's streams share the host's processors"
                : NULL;
 }
@@ -172,13 +173,14 @@ static enum lk_status choose_early(struct trainer *t)
 {
     const struct lk_track_info update = {
         .name = "update stream", .kind = LK_TRACK_UPDATE, .stream = 4};
+    enum lk_fuse_wish wish = t->config->fuse.wish[LK_FUSE_OPTIMIZER];
     const char *lacks = early_lacks(t);
 
     if (!lacks)
         return lk_stream_create(t->device, &update, &t->update);
-    if (t->config->early == LK_EARLY_YES)
+    if (wish == LK_FUSE_YES)
         return lk_fail(LK_EUNSUPPORTED, "parameters cannot be updated beside backward: %s", lacks);
-    if (t->config->early == LK_EARLY_AUTO && t->rank == 0)
+    if (wish == LK_FUSE_AUTO && t->rank == 0)
         lk_log(LK_LOG_TRAIN, LK_INFO, "parameters are updated behind backward: %s", lacks);
     if (t->config->reducer.plant == LK_PLANT_EARLY_UPDATE)
         return lk_fail(LK_EUSAGE, "the planted fault needs parameters that are updated beside "

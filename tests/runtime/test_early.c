@@ -46,7 +46,7 @@ enum { STEPS = 4 };
 /* One run: its ranks' results, and the weights of rank 0. */
 struct outcome {
     const struct setting *setting;
-    enum lk_train_early early;
+    enum lk_fuse_wish early;
     enum lk_plant plant;
     bool verify;
     char *weights; /* path */
@@ -59,7 +59,7 @@ static struct lk_train_config config(const struct outcome *o, int rank)
     struct lk_train_config c = small_train(s->device, STEPS);
 
     c.comm = s->ranks == 1 ? "self" : "tcp";
-    c.early = o->early;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = o->early;
     c.samples = 64;
     c.verify = o->verify;
     c.export_path = o->weights;
@@ -117,8 +117,8 @@ static void fini(struct outcome *o)
 START_TEST(weights_are_the_same)
 {
     const struct setting *s = &settings[_i];
-    struct outcome early = {.setting = s, .early = LK_EARLY_YES, .verify = s->ranks == 2};
-    struct outcome behind = {.setting = s, .early = LK_EARLY_NO};
+    struct outcome early = {.setting = s, .early = LK_FUSE_YES, .verify = s->ranks == 2};
+    struct outcome behind = {.setting = s, .early = LK_FUSE_NO};
 
     early.weights = scratch_path(scratch_dir, "early");
     behind.weights = scratch_path(scratch_dir, "behind");
@@ -140,7 +140,7 @@ START_TEST(verify_finds_an_update_that_is_too_early)
 {
     const struct setting *s = &settings[_i];
     struct outcome o = {
-        .setting = s, .early = LK_EARLY_YES, .plant = LK_PLANT_EARLY_UPDATE, .verify = true};
+        .setting = s, .early = LK_FUSE_YES, .plant = LK_PLANT_EARLY_UPDATE, .verify = true};
     struct rank ranks[RANKS_MAX];
 
     run(&o, ranks);
@@ -155,14 +155,14 @@ END_TEST
 /* ---- Where it is legal ---- */
 
 static const struct {
-    enum lk_train_early early;
+    enum lk_fuse_wish early;
     enum lk_plant plant;
     enum lk_status st;
     const char *says;
 } refused[] = {
-    {LK_EARLY_YES, LK_PLANT_STALE_VIEW, LK_EUNSUPPORTED,
+    {LK_FUSE_YES, LK_PLANT_STALE_VIEW, LK_EUNSUPPORTED,
      "parameters cannot be updated beside backward: a fault is planted"},
-    {LK_EARLY_AUTO, LK_PLANT_EARLY_UPDATE, LK_EUSAGE,
+    {LK_FUSE_AUTO, LK_PLANT_EARLY_UPDATE, LK_EUSAGE,
      "the planted fault needs parameters that are updated beside backward"},
 };
 
@@ -179,15 +179,15 @@ START_TEST(where_it_is_not_legal)
 END_TEST
 
 static const struct {
-    enum lk_train_early early;
+    enum lk_fuse_wish early;
     enum lk_plant plant;
     const char *update;
 } descriptions[] = {
-    {LK_EARLY_YES, LK_PLANT_NONE, "by bucket, beside backward"},
-    {LK_EARLY_NO, LK_PLANT_NONE, "behind backward: not asked for"},
-    {LK_EARLY_AUTO, LK_PLANT_NONE,
+    {LK_FUSE_YES, LK_PLANT_NONE, "by bucket, beside backward"},
+    {LK_FUSE_NO, LK_PLANT_NONE, "behind backward: not asked for"},
+    {LK_FUSE_AUTO, LK_PLANT_NONE,
      "behind backward: the device's streams share the host's processors"},
-    {LK_EARLY_AUTO, LK_PLANT_DROPPED_BUCKET, "behind backward: a fault is planted"},
+    {LK_FUSE_AUTO, LK_PLANT_DROPPED_BUCKET, "behind backward: a fault is planted"},
 };
 
 START_TEST(the_trace_says_how_parameters_are_updated)

@@ -48,7 +48,7 @@ static const struct setting {
 };
 
 /* Train; return the file of the weights, a name in the directory. */
-static void train(const struct setting *s, enum lk_train_early early, const char *name,
+static void train(const struct setting *s, enum lk_fuse_wish early, const char *name,
                   struct lk_train_result *out)
 {
     struct lk_train_config c = small_train("cuda", STEPS);
@@ -57,7 +57,7 @@ static void train(const struct setting *s, enum lk_train_early early, const char
     c.device_config.cuda_calls = &fake_cuda_calls;
     c.device_config.real = s->real;
     c.graph = s->graph;
-    c.early = early;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = early;
     c.export_path = path;
     c.model = (struct lk_model_config){
         .name = s->model, .layers = 2, .channels = 16, .context = 8, .vocab = 32, .seed = 7};
@@ -79,11 +79,11 @@ START_TEST(weights_are_the_same_in_any_order)
     const struct setting *s = &settings[_i / SEEDS];
     struct lk_train_result early, behind;
 
-    train(s, LK_EARLY_NO, "behind", &behind);
+    train(s, LK_FUSE_NO, "behind", &behind);
     fake_cuda_check_clean();
     fake_cuda_reset(1);
     fake_cuda.seed = (uint64_t)(_i % SEEDS);
-    train(s, LK_EARLY_YES, "early", &early);
+    train(s, LK_FUSE_YES, "early", &early);
     ck_assert_mem_eq(early.loss, behind.loss, STEPS * sizeof(double));
     ck_assert_double_ne(early.loss[0], early.loss[STEPS - 1]);
     scratch_same(directory, "early", "behind");

@@ -286,7 +286,7 @@ static struct lk_train_config config(int accumulation, bool no_sync, enum lk_dty
     struct lk_train_config c = small_train("cuda", STEPS);
 
     c.graph = LK_GRAPH_YES;
-    c.early = LK_EARLY_AUTO;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = LK_FUSE_AUTO;
     c.optim.warmup_steps = STEPS; /* the rate changes in steps that a graph runs */
     c.device_config.cuda_calls = &fake_cuda_calls;
     c.device_config.real = real;
@@ -324,7 +324,7 @@ START_TEST(losses_are_those_without_a_graph)
     struct lk_train_result with, without;
 
     fake_cuda.seed = (uint64_t)(_i % SEEDS);
-    c.early = _i % SEEDS ? LK_EARLY_YES : LK_EARLY_NO;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = _i % SEEDS ? LK_FUSE_YES : LK_FUSE_NO;
     c.reducer.noise_every = runs[i].noise_every;
     c.verify = runs[i].verify_steps > 0;
     c.verify_steps = runs[i].verify_steps;
@@ -332,7 +332,7 @@ START_TEST(losses_are_those_without_a_graph)
     ck_assert_int_eq(fake_cuda.graph_launches, runs[i].launches);
     fake_cuda_check_clean();
     c.graph = LK_GRAPH_NO;
-    c.early = LK_EARLY_NO;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = LK_FUSE_NO;
     must(lk_train(&c, &without));
     ck_assert_int_eq(fake_cuda.graph_launches, runs[i].launches);
     ck_assert_double_ne(with.loss[STEPS - 1], with.loss[0]);
