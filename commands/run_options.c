@@ -211,11 +211,11 @@ const struct lk_option replay_rows[] = {OPTIONS(OUT, IN, IN, IN_HEAD) {0}};
 
 /* ---- Checks ---- */
 
-/* Return true if a fusion was asked for by name. */
+/* Return true if a fusion was asked for by name that only a GPU has. */
 static bool demands_fusion(const struct lk_fuse *f)
 {
     for (size_t i = 0; i < LK_FUSE_COUNT; i++)
-        if (f->wish[i] == LK_FUSE_YES)
+        if (i != LK_FUSE_OPTIMIZER && f->wish[i] == LK_FUSE_YES)
             return true;
     return false;
 }
@@ -289,7 +289,8 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--attention needs --device=cuda"},
         {o->train.device_config.attention == LK_ATTENTION_CUDNN && o->dtype == d->dtype && cuda,
          "--attention=cudnn needs --dtype=bfloat16"},
-        {demands_fusion(&o->train.fuse) && !cuda, "--fuse with a name needs --device=cuda"},
+        {demands_fusion(&o->train.fuse) && !cuda,
+         "--fuse with another name than optimizer needs --device=cuda"},
         {o->train.device_config.deterministic && !cuda, "--deterministic needs --device=cuda"},
         {o->slow_rank && !timed, "--slow-rank needs --device=timed"},
         {o->train.device_config.timed_flops != d->train.device_config.timed_flops && !timed,

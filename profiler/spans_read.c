@@ -269,6 +269,7 @@ static enum family family_of_track(enum lk_track_kind kind)
     static const enum family families[LK_TRACK_KIND_COUNT] = {
         [LK_TRACK_HOST] = STEPS,    [LK_TRACK_COMPUTE] = PASSES, [LK_TRACK_COMM] = COLLECTIVES,
         [LK_TRACK_LOADER] = PASSES, [LK_TRACK_COPY] = PASSES,    [LK_TRACK_GPU] = STEPS,
+        [LK_TRACK_UPDATE] = PASSES,
     };
 
     return families[kind];

@@ -51,8 +51,20 @@ static void begin_update(struct trainer *t, uint32_t step)
                        (int64_t)step + 1);
 }
 
+enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket)
+{
+    struct trainer *t = ctx;
+
+    LK_PASS(lk_stream_range_begin(t->update, LK_SPAN_OPTIMIZER, (int32_t)bucket));
+    LK_PASS(lk_optim_update(t->optim, t->update, bucket));
+    return lk_stream_range_end(t->update);
+}
+
+/* Enqueue the update of all parameters, unless they were updated early. */
 static enum lk_status enqueue_update(struct trainer *t)
 {
+    if (t->update)
+        return LK_OK;
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
     if (t->optim)
         LK_PASS(lk_optim_update(t->optim, t->compute, LK_OPTIM_ALL));
@@ -220,6 +232,8 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
     lk_stream_set_step(t->compute, at);
     lk_stream_set_step(t->net, at);
+    if (t->update)
+        lk_stream_set_step(t->update, at);
     LK_TRY(lk_reducer_step_begin(t->reducer, at));
     begin_update(t, at);
     if (t->uses_graph && is_alike(t, step, verify))

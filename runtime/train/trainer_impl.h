@@ -23,6 +23,7 @@ struct trainer {
     struct lk_device *device;
     bool computes; /* the device computes; else losses are NaN */
     struct lk_stream *compute, *net;
+    struct lk_stream *update; /* NULL: no updates are early */
     struct lk_track *host;
     uint16_t counters[COUNTERS];
     struct lk_model *model;
@@ -48,5 +49,7 @@ struct trainer {
  * failure lk_trainer_close releases what is open. */
 enum lk_status lk_trainer_open(struct trainer *t);
 void lk_trainer_close(struct trainer *t);
+/* Enqueue the early update of a bucket; ctx: the trainer. */
+enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket);
 
 #endif

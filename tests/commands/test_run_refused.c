@@ -57,8 +57,9 @@ static const struct {
     {"--dtype=bfloat16", "--dtype=bfloat16 needs --device=cuda"},
     {"--device=timed --dtype=bfloat16", "--dtype=bfloat16 needs --device=cuda"},
     {"--device=cuda --dtype=float16", "dtype"},
-    {"--fuse=loss", "--fuse with a name needs --device=cuda"},
-    {"--device=timed --fuse=optimizer", "--fuse with a name needs --device=cuda"},
+    {"--fuse=loss", "--fuse with another name than optimizer needs --device=cuda"},
+    {"--device=timed --fuse=optimizer,gelu",
+     "--fuse with another name than optimizer needs --device=cuda"},
     {"--device=cuda --fuse=los",
      "--fuse: 'los' is not a fusion (known: loss bias gelu optimizer), or "
      "'auto' or 'none' alone"},

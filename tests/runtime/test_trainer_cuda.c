@@ -38,6 +38,7 @@ static struct lk_train_config config(const char *device, int accumulation, int p
     struct lk_train_config c = small_train(device, STEPS);
 
     c.prefetch = prefetch;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = LK_FUSE_AUTO;
     c.device_config.cuda_calls = &fake_cuda_calls;
     c.reducer.accumulation = accumulation;
     c.reducer.noise_every = 2;

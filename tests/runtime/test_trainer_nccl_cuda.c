@@ -62,6 +62,7 @@ static struct lk_train_config config(const struct rank *me, const struct shape *
     c.comm = "nccl";
     c.verify = true;
     c.graph = LK_GRAPH_NO;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = LK_FUSE_AUTO;
     c.device_config.share_gpu = true;
     c.device_config.real = s->real;
     c.device_config.cuda_calls = &fake_cuda_calls;
