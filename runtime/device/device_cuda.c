@@ -576,6 +576,7 @@ const struct lk_device_ops lk_device_cuda = {
     .device_bytes = sizeof(struct cuda_device),
     .stream_bytes = sizeof(struct cuda_stream),
     .keeps_log_sum = true,
+    .fuses = true,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

@@ -30,15 +30,16 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     const struct lk_model_ops *model = t->model->ops;
     const struct lk_grad_hook hook = lk_reducer_hook(t->reducer);
     size_t wide = lk_device_wide_bytes(t->device);
+    double seed = lk_reducer_seed(t->reducer);
 
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
-    LK_PASS(model->forward(t->model, batch));
+    LK_PASS(model->forward(t->model, batch, seed));
     LK_PASS(lk_stream_range_end(t->compute));
     LK_PASS(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * wide,
                            t->model->loss, wide));
     LK_PASS(lk_reducer_backward_begin(t->reducer, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
-    LK_PASS(model->backward(t->model, batch, lk_reducer_seed(t->reducer), micro_batch > 0, &hook));
+    LK_PASS(model->backward(t->model, batch, seed, micro_batch > 0, &hook));
     LK_PASS(lk_stream_range_end(t->compute));
     return lk_reducer_backward_end(t->reducer);
 }

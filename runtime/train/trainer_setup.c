@@ -188,6 +188,20 @@ static enum lk_status choose_early(struct trainer *t)
     return LK_OK;
 }
 
+static enum lk_status choose_fusions(struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+
+    return lk_fuse_choose(t->model,
+                          &(struct lk_fuse_config){.fuse = c->fuse,
+                                                   .rank = t->rank,
+                                                   .ranks = t->ranks,
+                                                   .store = c->comm_config.store,
+                                                   .deterministic = c->device_config.deterministic,
+                                                   .timeout_ns = c->timeout_ns,
+                                                   .recorder = c->recorder});
+}
+
 static enum lk_status check(const struct lk_train_config *c)
 {
     if (c->steps < 1 || c->warmup_steps < 0 || c->steps + c->warmup_steps > UINT32_MAX)
@@ -225,6 +239,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     if (t->model->ops->join)
         LK_PASS(t->model->ops->join(t->model, t->comm, t->net));
     LK_PASS(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
+    LK_PASS(choose_fusions(t));
     if (!t->model->ops->update)
         LK_PASS(
             lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));

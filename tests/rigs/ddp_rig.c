@@ -5,6 +5,7 @@
 #include "kernels/ops.h"
 #include "tests/rigs/waits.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,10 +224,11 @@ struct rig_model {
     double loss;
 };
 
-static enum lk_status rig_forward(struct lk_model *m, const struct lk_batch *batch)
+static enum lk_status rig_forward(struct lk_model *m, const struct lk_batch *batch, double seed)
 {
     (void)m;
     (void)batch;
+    (void)seed;
     return LK_OK;
 }
 
@@ -469,7 +471,7 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
     r->n_updates = 0;
     for (int m = 0; m < c->accumulation; m++) {
         LK_TRY(lk_loader_next(r->loader, lk_deadline_in(timeout_ns), &batch));
-        LK_TRY(r->model->ops->forward(r->model, &batch));
+        LK_TRY(r->model->ops->forward(r->model, &batch, NAN));
         LK_TRY(lk_reducer_backward_begin(r->reducer, m));
         LK_TRY(
             r->model->ops->backward(r->model, &batch, lk_reducer_seed(r->reducer), m > 0, &hook));

@@ -316,7 +316,7 @@ static const struct {
 };
 
 /* In any order of streams and of the graph's nodes the losses are the same, also if parameters are
- * updated beside backward. */
+ * updated beside backward and all else is fused. */
 START_TEST(losses_are_those_without_a_graph)
 {
     int i = _i / SEEDS;
@@ -325,6 +325,8 @@ START_TEST(losses_are_those_without_a_graph)
 
     fake_cuda.seed = (uint64_t)(_i % SEEDS);
     c.fuse.wish[LK_FUSE_OPTIMIZER] = _i % SEEDS ? LK_FUSE_YES : LK_FUSE_NO;
+    for (int k = 0; k < LK_FUSE_OPTIMIZER; k++)
+        c.fuse.wish[k] = _i % SEEDS ? LK_FUSE_YES : LK_FUSE_NO;
     c.reducer.noise_every = runs[i].noise_every;
     c.verify = runs[i].verify_steps > 0;
     c.verify_steps = runs[i].verify_steps;
