@@ -29,7 +29,7 @@
 #include <stddef.h>
 
 struct lk_early_config {
-    struct lk_stream *stream; /* borrowed: the stream of the updates; NULL: none is early */
+    struct lk_stream *stream; /* borrowed: the stream of the updates */
     /* Enqueue a bucket's update on the stream. */
     enum lk_status (*update)(void *ctx, size_t bucket);
     void *ctx;

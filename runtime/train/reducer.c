@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/span.h"
 #include "kernels/ops.h"
+#include "runtime/train/early.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -288,9 +289,10 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     LK_TRY(lk_alloc(&r->seen, n_params, sizeof *r->seen));
     LK_TRY(lk_alloc(&r->order, n_params, sizeof *r->order));
     LK_TRY(lk_event_create(r->device, &r->reduced));
-    if (config->early.stream)
-        LK_TRY(lk_early_create(&config->early, config->compute, config->net, n_params,
+    if (config->early)
+        LK_TRY(lk_early_create(config->early, config->compute, config->net, n_params,
                                config->plant == LK_PLANT_EARLY_UPDATE, &r->early));
+    r->config.early = NULL; /* copied */
     if (config->find_unused) {
         LK_TRY(lk_event_create(r->device, &r->marked));
         LK_TRY(lk_device_alloc(r->device, n_params * lk_dtype_bytes(LK_I32), &r->used));

@@ -32,7 +32,6 @@
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"
-#include "runtime/train/early.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,6 +49,7 @@
 
 enum lk_plant { LK_PLANT_LIST(LK_WORD_VALUE) };
 
+struct lk_early_config;
 struct lk_reducer_config {
     struct lk_comm *comm;            /* borrowed */
     struct lk_stream *compute, *net; /* borrowed: compute and comm stream */
@@ -62,7 +62,7 @@ struct lk_reducer_config {
     bool find_unused; /* all-reduce the map of used parameters behind the buckets, an int32 each */
     int noise_every;  /* steps between measurements of the two gradient norms; 0: never */
     enum lk_plant plant;
-    struct lk_early_config early;
+    const struct lk_early_config *early; /* runtime/train/early.h, copied; NULL: none are early */
     uint64_t timeout_ns;
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "runtime/train/early.h"
 
 #include <errno.h>
 #include <math.h>
@@ -219,6 +220,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     struct lk_comm_config cc = c->comm_config;
     struct lk_model_config mc = c->model;
     struct lk_reducer_config rc = c->reducer;
+    struct lk_early_config early;
 
     LK_PASS(check(c));
     mc.max_samples = c->local_batch;
@@ -235,7 +237,8 @@ enum lk_status lk_trainer_open(struct trainer *t)
     rc.timeout_ns = c->timeout_ns;
     rc.find_unused |= t->model->find_unused_parameters;
     LK_PASS(choose_early(t));
-    rc.early = (struct lk_early_config){t->update, lk_trainer_update_bucket, t};
+    early = (struct lk_early_config){t->update, lk_trainer_update_bucket, t};
+    rc.early = t->update ? &early : NULL;
     if (t->model->ops->join)
         LK_PASS(t->model->ops->join(t->model, t->comm, t->net));
     LK_PASS(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));

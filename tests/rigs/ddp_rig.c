@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "kernels/ops.h"
+#include "runtime/train/early.h"
 #include "tests/rigs/waits.h"
 
 #include <math.h>
@@ -423,6 +424,7 @@ static enum lk_status update_bucket(void *ctx, size_t bucket)
 static enum lk_status open_ddp(struct rig_rank *r)
 {
     const struct rig_case *c = r->config;
+    const struct lk_early_config early = {r->update, update_bucket, r};
     const struct lk_reducer_config rc = {.comm = r->comm,
                                          .compute = r->compute,
                                          .net = r->net,
@@ -433,7 +435,7 @@ static enum lk_status open_ddp(struct rig_rank *r)
                                          .no_sync = c->no_sync,
                                          .noise_every = c->noise_every,
                                          .plant = c->plant,
-                                         .early = {r->update, update_bucket, r},
+                                         .early = r->update ? &early : NULL,
                                          .timeout_ns = timeout_ns};
     const struct lk_verify_config vc = {.comm = r->comm,
                                         .compute = r->compute,

@@ -92,8 +92,79 @@ START_TEST(weights_are_the_same_in_any_order)
 }
 END_TEST
 
+/* ---- What it adds to a step ---- */
+
+static struct {
+    int ops, updates, records, waits;
+} count;
+
+static enum lk_status count_op(const struct lk_op *op, const void *args, const struct lk_cuda *cuda)
+{
+    count.ops++;
+    count.updates += op == &lk_op_adamw;
+    return fake_cuda_calls.run_op(op, args, cuda);
+}
+
+static cudaError_t count_record(cudaEvent_t e, cudaStream_t s)
+{
+    count.records++;
+    return fake_cuda_calls.EventRecord(e, s);
+}
+
+static cudaError_t count_wait(cudaStream_t s, cudaEvent_t e, unsigned flags)
+{
+    count.waits++;
+    return fake_cuda_calls.StreamWaitEvent(s, e, flags);
+}
+
+static void start_last_step(void *ctx, int64_t step, double loss)
+{
+    (void)ctx;
+    (void)loss;
+    if (step == STEPS - 2)
+        memset(&count, 0, sizeof count);
+}
+
+START_TEST(every_bucket_adds_a_launch_and_two_events)
+{
+    struct lk_cuda_calls calls = fake_cuda_calls;
+    int ops, updates, records, waits;
+
+    calls.run_op = count_op;
+    calls.EventRecord = count_record;
+    calls.StreamWaitEvent = count_wait;
+    for (int early = 0; early < 2; early++) {
+        struct lk_train_config c = small_train("cuda", STEPS);
+        struct lk_train_result result;
+
+        c.device_config.cuda_calls = &calls;
+        c.prefetch = 0;
+        c.progress = start_last_step;
+        c.model = (struct lk_model_config){
+            .name = "mlp", .layers = 2, .channels = 16, .context = 8, .vocab = 32, .seed = 7};
+        c.reducer.first_bytes = c.reducer.cap_bytes = 1; /* a bucket a parameter */
+        c.fuse.wish[LK_FUSE_OPTIMIZER] = early ? LK_FUSE_YES : LK_FUSE_NO;
+        must(lk_train(&c, &result));
+        lk_train_result_fini(&result);
+        if (early)
+            continue;
+        ops = count.ops;
+        updates = count.updates;
+        records = count.records;
+        waits = count.waits;
+    }
+    ck_assert_int_eq(updates, 1);
+    ck_assert_int_eq(count.updates, 6);
+    ck_assert_int_eq(count.ops, ops + 5);
+    /* Of 6 buckets two, the later layers' weights, are released late; one more for the end. */
+    ck_assert_int_eq(count.records, records + 6 + 2 + 1);
+    ck_assert_int_eq(count.waits, waits + 6 + 2 + 1);
+}
+END_TEST
+
 SUITE(early_cuda, tc)
 {
+    tcase_add_test(tc, every_bucket_adds_a_launch_and_two_events);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, weights_are_the_same_in_any_order, 0, SEEDS * LK_COUNT(settings));
 }

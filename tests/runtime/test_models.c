@@ -318,77 +318,6 @@ START_TEST(gradients_are_marked_on_the_stream)
 }
 END_TEST
 
-/* Overwrites parameters when the hook hears of them. */
-struct poisoner {
-    struct bench *b;
-    int times[64]; /* by parameter: how often it was overwritten */
-};
-
-static enum lk_status poison(void *ctx, size_t param)
-{
-    struct poisoner *p = ctx;
-    const struct lk_param *of = &p->b->model->params[param];
-
-    ck_assert_uint_lt(param, sizeof p->times / sizeof *p->times);
-    p->times[param]++;
-    return LK_LAUNCH(p->b->stream, fill, .x = of->data, .n = of->elems, .value = NAN);
-}
-
-static enum lk_status ignore(void *ctx, size_t param)
-{
-    (void)ctx;
-    (void)param;
-    return LK_OK;
-}
-
-static size_t count_nans(const struct bench *b)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < b->model->n_params; i++)
-        for (size_t j = 0; j < b->model->params[i].elems; j++)
-            n += isnan(real_at(b, b->model->params[i].grad, j)) ? 1 : 0;
-    return n;
-}
-
-/* An optimizer may change a parameter as soon as it is released: here it becomes NaN, and no
- * gradient may show it. Every parameter is released, and only once. */
-START_TEST(released_parameters_are_not_read_any_more)
-{
-    struct poisoner p = {0};
-    const struct lk_grad_hook hook = {ignore, &p, poison};
-    struct bench b;
-
-    p.b = &b;
-    bench_open(&b, _i / ROWS ? "cpu" : "reference", &rows[_i % ROWS]);
-    loss_of(&b);
-    must(b.model->ops->backward(b.model, &b.batch, 1, false, &hook));
-    must(lk_stream_sync(b.stream, lk_deadline_in(timeout_ns)));
-    ck_assert_uint_eq(count_nans(&b), 0);
-    for (size_t i = 0; i < b.model->n_params; i++) {
-        ck_assert_int_eq(p.times[i], 1);
-        ck_assert_double_nan(real_at(&b, b.model->params[i].data, 0));
-    }
-    bench_close(&b);
-}
-END_TEST
-
-/* The same shows a parameter that changes when its gradient is ready: that is too early. */
-START_TEST(parameters_with_ready_gradients_are_read)
-{
-    struct poisoner p = {0};
-    const struct lk_grad_hook hook = {poison, &p, ignore};
-    struct bench b;
-
-    p.b = &b;
-    bench_open(&b, "reference", &rows[_i]);
-    loss_of(&b);
-    must(b.model->ops->backward(b.model, &b.batch, 1, false, &hook));
-    ck_assert_uint_gt(count_nans(&b), 0);
-    bench_close(&b);
-}
-END_TEST
-
 START_TEST(the_same_run_gives_the_same_bits)
 {
     struct bench a, b;
@@ -612,8 +541,6 @@ SUITE(models, tc)
     tcase_add_loop_test(tc, accumulating_adds, 0, ROWS);
     tcase_add_loop_test(tc, the_hook_comes_once_a_parameter_in_order, 0, ROWS);
     tcase_add_loop_test(tc, gradients_are_marked_on_the_stream, 0, ROWS);
-    tcase_add_loop_test(tc, released_parameters_are_not_read_any_more, 0, 2 * ROWS);
-    tcase_add_loop_test(tc, parameters_with_ready_gradients_are_read, 0, ROWS);
     tcase_add_loop_test(tc, the_same_run_gives_the_same_bits, 0, ROWS);
     tcase_add_loop_test(tc, presets_have_their_sizes, 0, PRESETS);
     tcase_add_loop_test(tc, bad_configurations_are_refused, 0, BAD_CONFIGS);
