@@ -143,7 +143,7 @@ void lk_command_backends(FILE *out)
     RUN("fuse", fuse, TEXT, .word = "WORD,...", .words = &lk_fuse_words, .fallback = "auto",       \
         .help = "what a GPU does in fewer launches (docs/gpu.md); auto: all that is faster; none; or these alone") \
     RUN("deterministic", train.device_config.deterministic, FLAG, .fallback = "no",                \
-        .help = "equal runs give equal bits on a GPU: cuDNN's attention in one order, more memory") \
+        .help = "equal runs give equal bits on a GPU: cuDNN's attention in one order (more memory), nothing chosen by time") \
     HEAD("machine", "comm", comm, CHOICE, .choices = run_comms, .fallback = "auto",                \
          .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere")      \
     RUN("nccl-min-ctas", nccl_min_ctas, INT, .min = 1, .max = 64,                                  \
