@@ -78,9 +78,10 @@ struct lk_job_compute {
     int local_batch;
     struct lk_quantity forward_s, backward_s;
     struct lk_quantity input_s;     /* time the step waited for its input batch */
-    struct lk_quantity optimizer_s; /* once a step, not a micro-batch */
-    struct lk_quantity gap_s;       /* host gap: the rest of the step */
-    struct lk_quantity transient;   /* relative sd of forward + backward from step to step */
+    struct lk_quantity optimizer_s; /* once a step, not a micro-batch: what of it is not hidden */
+    struct lk_quantity optimizer_hidden_s; /* optional; beside backward and communication */
+    struct lk_quantity gap_s;              /* host gap: the rest of the step */
+    struct lk_quantity transient;          /* relative sd of forward + backward from step to step */
 };
 
 /* A measured run with all its steps. Forecasts of its configuration use it as evidence "measured";

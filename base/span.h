@@ -25,7 +25,7 @@
     X(LK_SPAN_INPUT, "input", "user_annotation", "micro-batch")                                    \
     X(LK_SPAN_FORWARD, "forward", "user_annotation", "micro-batch")                                \
     X(LK_SPAN_BACKWARD, "backward", "user_annotation", "micro-batch")                              \
-    X(LK_SPAN_OPTIMIZER, "optimizer", "user_annotation", "none")                                   \
+    X(LK_SPAN_OPTIMIZER, "optimizer", "user_annotation", "bucket, or -1: all")                     \
     X(LK_SPAN_SYNC, "synchronize", "cuda_runtime", "none")                                         \
     X(LK_SPAN_KERNEL, "kernel", "kernel", "bucket that a collective's kernel moves, else -1")      \
     X(LK_SPAN_COPY, "copy", "gpu_memcpy", "none")                                                  \
@@ -70,9 +70,11 @@ struct lk_span {
 
 /*
  * X(kind, name): what a track shows. FORWARD, BACKWARD and OPTIMIZER ranges lie on the compute
- * stream's track. The loader's thread and the copy stream, on which batches go to a device, work
- * for steps to come: their INPUT ranges carry the step that gets the batch, and are no part of the
- * step's time. The GPU's own track has COUNTER spans alone, sampled: its clock, power and the like.
+ * stream's track; updates that run beside backward have a stream and a track of their own, with an
+ * OPTIMIZER range a bucket. The loader's thread and the copy stream, on which batches go to a
+ * device, work for steps to come: their INPUT ranges carry the step that gets the batch, and are no
+ * part of the step's time. The GPU's own track has COUNTER spans alone, sampled: its clock, power
+ * and the like.
  */
 #define LK_TRACK_KIND_LIST(X)                                                                      \
     X(LK_TRACK_HOST, "host")                                                                       \
@@ -80,7 +82,8 @@ struct lk_span {
     X(LK_TRACK_COMM, "comm")                                                                       \
     X(LK_TRACK_LOADER, "loader")                                                                   \
     X(LK_TRACK_COPY, "copy")                                                                       \
-    X(LK_TRACK_GPU, "gpu")
+    X(LK_TRACK_GPU, "gpu")                                                                         \
+    X(LK_TRACK_UPDATE, "update")
 
 enum lk_track_kind { LK_TRACK_KIND_LIST(LK_WORD_VALUE) LK_TRACK_KIND_COUNT };
 
@@ -98,6 +101,9 @@ struct lk_sink_ops {
     enum lk_status (*track_open)(void *sink, const struct lk_track_info *info, void **out_ctx);
     /* (optional) Learn a new span name and its id. Not in a timed region. */
     enum lk_status (*name_added)(void *sink, uint16_t id, const char *name);
+    /* (optional) Take a fact of the run that was not known when it was described (lk_run_info). Not
+     * in a timed region. */
+    enum lk_status (*fact)(void *sink, const char *key, const char *value);
     /*
      * (optional, both) This thread starts, and ends, issuing the work that s describes: it does the
      * work, or enqueues it on a device that runs it later. s has kind, name, step and index, no
@@ -131,6 +137,12 @@ enum lk_status lk_recorder_track(struct lk_recorder *r, const struct lk_track_in
 
 /* Return the id of a span name, the same for equal texts; from 1. r NULL gives 0. Any thread. */
 enum lk_status lk_recorder_name(struct lk_recorder *r, const char *name, uint16_t *out_id);
+
+/*
+ * Tell the sinks a fact that was found out after the run was described: a pair of the run's
+ * configuration, in place of one with that key. r NULL: nothing. Any thread.
+ */
+enum lk_status lk_recorder_fact(struct lk_recorder *r, const char *key, const char *value);
 
 /* Pass a finished span to every sink. t NULL: nothing. */
 void lk_span_emit(struct lk_track *t, const struct lk_span *s);

@@ -11,8 +11,8 @@
  *   INPUT, SYNC                  ranges on the host's tracks
  *   KERNEL, COPY, MEMSET,        cat kernel, gpu_memcpy and gpu_memset with args.device, stream,
  *   COLLECTIVE                   correlation ("Memcpy", "Memset", "nccl:NAME")
- *   FORWARD, BACKWARD, OPTIMIZER ranges on a compute track; where no track of that stream has
- *                                KERNEL (a coarse simulation), they are its kernels
+ *   FORWARD, BACKWARD, OPTIMIZER ranges on a compute or update track; where no track of that
+ *                                stream has KERNEL (a coarse simulation), they are its kernels
  *   OVERHEAD                     cat overhead, a range on the host's tracks
  *   GRADIENT                     ph i, named after the tensor
  *   COUNTER                      ph C

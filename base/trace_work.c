@@ -126,7 +126,8 @@ const char *lk_trace_work_category(const struct lk_trace_work *w, const struct l
     case LK_SPAN_FORWARD:
     case LK_SPAN_BACKWARD:
     case LK_SPAN_OPTIMIZER:
-        return track->kind != LK_TRACK_COMPUTE || has_kernels(w, s)
+        return (track->kind != LK_TRACK_COMPUTE && track->kind != LK_TRACK_UPDATE) ||
+                       has_kernels(w, s)
                    ? NULL
                    : lk_span_kind_category(LK_SPAN_KERNEL);
     default:

@@ -143,6 +143,7 @@ static void report_rest(const struct buffers *b, const struct sizes *s)
     size_t c = s->channels, n = c * s->wide;
     struct lk_optim_tensor tensor = {
         .param = b->weight, .m = b->m, .v = b->v, .grad = b->dweight, .n = n};
+    const struct lk_optim_rate rate = {1e-9, 1e-9, 1};
 
     REPORT(encoder_forward, "", .out = b->y, .tokens = b->tokens, .wte = b->weight, .wpe = b->z,
            .samples = s->samples, .context = s->context, .channels = c, .vocab = s->vocab);
@@ -153,10 +154,9 @@ static void report_rest(const struct buffers *b, const struct sizes *s)
            .targets = b->tokens, .rows = s->rows, .vocab = s->vocab, .target_stride = 1);
     REPORT(cross_entropy_backward, "", .dlogits = b->y, .logits = b->x, .log_sum = b->mean,
            .targets = b->tokens, .rows = s->rows, .vocab = s->vocab, .target_stride = 1, .seed = 1);
-    REPORT(sgd, "", .tensors = &tensor, .n_tensors = 1, .elems = n, .learning_rate = 1e-9,
-           .momentum = 0.9);
-    REPORT(adamw, "", .tensors = &tensor, .n_tensors = 1, .elems = n, .learning_rate = 1e-9,
-           .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .t = 1);
+    REPORT(sgd, "", .tensors = &tensor, .n_tensors = 1, .elems = n, .rate = &rate, .momentum = 0.9);
+    REPORT(adamw, "", .tensors = &tensor, .n_tensors = 1, .elems = n, .rate = &rate, .beta1 = 0.9,
+           .beta2 = 0.999, .eps = 1e-8);
     REPORT(sum_squares, "", .out = b->vector, .in = b->weight, .n = n);
     REPORT(scale, "", .x = b->m, .n = n, .factor = 1);
     REPORT(cast_to_wire, "float16", .out = b->half, .in = b->weight, .n = n, .dtype = LK_F16);

@@ -31,6 +31,7 @@ struct buffers {
     void *mean, *rstd;      /* (rows * HEADS) float */
     int32_t *tokens;        /* (rows) */
     struct lk_optim_tensor *tensor;
+    struct lk_optim_rate *rate;
 };
 
 struct bench {
@@ -102,6 +103,7 @@ static enum lk_status make_buffers(struct bench *p)
     struct buffers *b = &p->b;
     size_t real = lk_dtype_bytes(p->cuda.real), weights = (size_t)VOCAB * CHANNELS;
     size_t padded = (size_t)STRIDE * CHANNELS;
+    const struct lk_optim_rate rate = {1e-9, 1e-9, 1};
     struct lk_optim_tensor tensor;
     enum lk_status st = LK_OK;
 
@@ -118,6 +120,7 @@ static enum lk_status make_buffers(struct bench *p)
     LK_TRY(grab(&b->rstd, p->rows * HEADS, sizeof(float)));
     LK_TRY(grab((void **)&b->tokens, p->rows, sizeof *b->tokens));
     LK_TRY(grab((void **)&b->tensor, 1, sizeof *b->tensor));
+    LK_TRY(grab((void **)&b->rate, 1, sizeof *b->rate));
     LK_TRY(fill_random(p, b->x, p->rows * WIDE));
     LK_TRY(fill_random(p, b->y, p->rows * WIDE));
     LK_TRY(fill_random(p, b->logits, p->rows * STRIDE));
@@ -132,6 +135,7 @@ static enum lk_status make_buffers(struct bench *p)
                                       .n = weights};
     LK_TRY(lk_cuda_status(cudaMemcpy(b->tensor, &tensor, sizeof tensor, cudaMemcpyHostToDevice),
                           "table"));
+    LK_TRY(lk_cuda_status(cudaMemcpy(b->rate, &rate, sizeof rate, cudaMemcpyHostToDevice), "rate"));
 out:
     return st;
 }
@@ -139,7 +143,7 @@ out:
 static void free_buffers(const struct buffers *b)
 {
     void *const all[] = {b->x, b->y, b->z,    b->logits, b->weight, b->dweight, b->master,
-                         b->m, b->v, b->mean, b->rstd,   b->tokens, b->tensor};
+                         b->m, b->v, b->mean, b->rstd,   b->tokens, b->tensor,  b->rate};
 
     for (size_t i = 0; i < LK_COUNT(all); i++)
         (void)cudaFree(all[i]);
@@ -164,7 +168,13 @@ static enum lk_status report(struct bench *p, const struct lk_op *op, const void
     cudaStream_t stream = (cudaStream_t)p->cuda.stream;
     float ms = 0;
 
-    LK_TRY(launch_times(p, op, args, p->warm_up));
+    st = launch_times(p, op, args, p->warm_up);
+    if (st == LK_EUNSUPPORTED) {
+        printf("%-26s %-23s %-9s refused: %s\n", op->name, p->shape, lk_dtype_name(p->cuda.real),
+               lk_error_text());
+        return LK_OK;
+    }
+    LK_TRY(st);
     LK_TRY(lk_cuda_status(cudaEventRecord(p->start, stream), op->name));
     LK_TRY(launch_times(p, op, args, p->runs));
     LK_TRY(lk_cuda_status(cudaEventRecord(p->end, stream), op->name));
@@ -208,6 +218,36 @@ static enum lk_status report_residual(struct bench *p, size_t inputs)
     REPORT(p, matmul_forward, .out = b->y, .in = b->x, .weight = b->weight, .bias = b->z,
            .residual = b->z, .rows = p->rows, .inputs = inputs, .outputs = CHANNELS);
 out:
+    return st;
+}
+
+/* Products with epilogues; "+gelu" and "+sums" stand behind the shape. */
+static enum lk_status report_epilogues(struct bench *p)
+{
+    static const size_t layers[][2] = {
+        {CHANNELS, 3 * CHANNELS}, {CHANNELS, CHANNELS}, {WIDE, CHANNELS}};
+    const struct buffers *b = &p->b;
+    enum lk_status st = LK_OK;
+
+    (void)snprintf(p->shape, sizeof p->shape, "%zux%dx%d+gelu", p->rows, CHANNELS, WIDE);
+    REPORT(p, matmul_forward, .out = b->y, .gelu = b->logits, .in = b->x, .weight = b->weight,
+           .bias = b->z, .rows = p->rows, .inputs = CHANNELS, .outputs = WIDE);
+    (void)snprintf(p->shape, sizeof p->shape, "%zux%dx%d+gelu+sums", p->rows, WIDE, CHANNELS);
+    REPORT(p, matmul_backward_input, .din = b->y, .dout = b->x, .weight = b->weight,
+           .gelu_in = b->logits, .dbias = b->z, .rows = p->rows, .inputs = WIDE,
+           .outputs = CHANNELS);
+    for (size_t i = 0; i < LK_COUNT(layers); i++) {
+        size_t inputs = layers[i][0], outputs = layers[i][1];
+
+        (void)snprintf(p->shape, sizeof p->shape, "%zux%zux%zu+sums", p->rows, inputs, outputs);
+        REPORT(p, matmul_backward_weight, .dweight = b->dweight, .dbias = b->z, .dout = b->y,
+               .in = b->x, .rows = p->rows, .inputs = inputs, .outputs = outputs, .epilogue = true);
+    }
+    (void)strcpy(p->shape, "+sums");
+    REPORT(p, gelu_backward, .din = b->y, .dbias = b->z, .dout = b->y, .in = b->x,
+           .n = p->rows * WIDE, .columns = WIDE);
+out:
+    (void)strcpy(p->shape, "-");
     return st;
 }
 
@@ -275,6 +315,7 @@ static enum lk_status report_block(struct bench *p)
            .rows = rows, .channels = c, .accumulate_input = true);
     REPORT(p, gelu_forward, .out = b->y, .in = b->x, .n = rows * WIDE);
     REPORT(p, gelu_backward, .din = b->y, .dout = b->y, .in = b->x, .n = rows * WIDE);
+    LK_TRY(report_epilogues(p));
 out:
     return st;
 }
@@ -302,6 +343,11 @@ static enum lk_status report_rest(struct bench *p)
     REPORT(p, cross_entropy_backward, .dlogits = b->logits, .logits = b->logits, .log_sum = b->rstd,
            .targets = b->tokens, .rows = rows, .vocab = VOCAB, .target_stride = 1, .stride = STRIDE,
            .seed = 1);
+    (void)strcpy(p->shape, "+gradient");
+    REPORT(p, cross_entropy_forward, .loss = b->mean, .log_sum = b->rstd, .dlogits = b->logits,
+           .logits = b->logits, .targets = b->tokens, .rows = rows, .vocab = VOCAB,
+           .target_stride = 1, .stride = STRIDE, .seed = 1);
+    (void)strcpy(p->shape, "-");
     REPORT(p, encoder_forward, .out = b->x, .tokens = b->tokens, .wte = b->weight, .wpe = b->y,
            .samples = p->samples, .context = CONTEXT, .channels = c, .vocab = VOCAB);
     REPORT(p, encoder_backward_position, .dwpe = b->y, .dout = b->x, .samples = p->samples,
@@ -310,9 +356,9 @@ static enum lk_status report_rest(struct bench *p)
            .samples = p->samples, .context = CONTEXT, .channels = c, .vocab = VOCAB,
            .accumulate = true);
     REPORT(p, adamw, .tensors = b->tensor, .n_tensors = 1, .n_chunks = chunks, .elems = weights,
-           .learning_rate = 1e-9, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .t = 1);
+           .rate = b->rate, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
     REPORT(p, sgd, .tensors = b->tensor, .n_tensors = 1, .n_chunks = chunks, .elems = weights,
-           .learning_rate = 1e-9, .momentum = 0.9);
+           .rate = b->rate, .momentum = 0.9);
     REPORT(p, sum_squares, .out = b->mean, .in = b->dweight, .n = weights);
     REPORT(p, scale, .x = b->dweight, .n = weights, .factor = 0.5);
     REPORT(p, cast_to_wire, .out = b->master, .in = b->weight, .n = weights, .dtype = LK_BF16);

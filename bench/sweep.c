@@ -40,7 +40,7 @@ static enum lk_status make_job(struct lk_job *j)
         struct lk_quantity none = lk_quantity_none();
         double t = 0.01 + 0.002 * b;
 
-        *c = (struct lk_job_compute){b, none, none, none, none, none, none};
+        *c = (struct lk_job_compute){b, none, none, none, none, none, none, none};
         LK_TRY(lk_quantity_set(&c->forward_s, t / 3, NAN, NAN, 1, "bench"));
         LK_TRY(lk_quantity_set(&c->backward_s, t * 2 / 3, NAN, NAN, 1, "bench"));
     }

@@ -140,8 +140,10 @@ void lk_command_backends(FILE *out)
     RUN("attention", train.device_config.attention, CHOICE, .choices = attentions,                 \
         .fallback = "auto",                                                                        \
         .help = "whose attention on a GPU; auto: cuDNN's where it has one (bfloat16), else own")   \
+    RUN("fuse", fuse, TEXT, .word = "WORD,...", .words = &lk_fuse_words, .fallback = "auto",       \
+        .help = "what a GPU does in fewer launches (docs/gpu.md); auto: all that is faster; none; or these alone") \
     RUN("deterministic", train.device_config.deterministic, FLAG, .fallback = "no",                \
-        .help = "equal runs give equal bits on a GPU: cuDNN's attention in one order, more memory") \
+        .help = "equal runs give equal bits on a GPU: cuDNN's attention in one order (more memory), nothing chosen by time") \
     HEAD("machine", "comm", comm, CHOICE, .choices = run_comms, .fallback = "auto",                \
          .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere")      \
     RUN("nccl-min-ctas", nccl_min_ctas, INT, .min = 1, .max = 64,                                  \
@@ -155,7 +157,7 @@ void lk_command_backends(FILE *out)
     RUN("share-gpu", train.device_config.share_gpu, FLAG, .fallback = "no",                        \
         .help = "let ranks share a GPU, for tests; the times then mean nothing")                   \
     RUN("graph", graph, CHOICE, .choices = switches, .fallback = "auto",                           \
-        .help = "launch forward, backward and all-reduce as one CUDA graph; auto: where possible (--no-trace)") \
+        .help = "launch a step as one CUDA graph; auto: where possible (--no-trace)") \
     BOTH("pin", pin, FLAG, .fallback = "yes",                                                      \
          .help = "bind each rank to a CPU if there are enough (not with --device=cuda)")       \
     BOTH("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",                    \
@@ -208,6 +210,15 @@ const struct lk_option replay_rows[] = {OPTIONS(OUT, IN, IN, IN_HEAD) {0}};
 /* clang-format on */
 
 /* ---- Checks ---- */
+
+/* Return true if a fusion was asked for by name that only a GPU has. */
+static bool demands_fusion(const struct lk_fuse *f)
+{
+    for (size_t i = 0; i < LK_FUSE_COUNT; i++)
+        if (i != LK_FUSE_OPTIMIZER && f->wish[i] == LK_FUSE_YES)
+            return true;
+    return false;
+}
 
 /* Parse "RANK:FACTOR". */
 static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, double *out_factor)
@@ -278,6 +289,8 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--attention needs --device=cuda"},
         {o->train.device_config.attention == LK_ATTENTION_CUDNN && o->dtype == d->dtype && cuda,
          "--attention=cudnn needs --dtype=bfloat16"},
+        {demands_fusion(&o->train.fuse) && !cuda,
+         "--fuse with another name than optimizer needs --device=cuda"},
         {o->train.device_config.deterministic && !cuda, "--deterministic needs --device=cuda"},
         {o->slow_rank && !timed, "--slow-rank needs --device=timed"},
         {o->train.device_config.timed_flops != d->train.device_config.timed_flops && !timed,
@@ -351,6 +364,8 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
         o->device = RUN_DEVICE_TIMED;
         o->train.model.job = job;
     }
+    if (o->fuse)
+        LK_PASS(lk_fail_context(lk_fuse_parse(o->fuse, &o->train.fuse), "--fuse"));
     LK_PASS(check(o, &defaults));
     if (job)
         LK_PASS(take_from_job(o));

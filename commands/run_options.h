@@ -49,6 +49,7 @@ struct run_options {
     int64_t noise_every;
     /* machine */
     int device, dtype, comm;
+    const char *fuse;                               /* as lk_fuse_parse reads it; NULL: nothing */
     int64_t nccl_min_ctas, nccl_max_ctas, nccl_cga; /* 0: NCCL's own */
     bool pin;
     double timeout_s;

@@ -3,6 +3,8 @@
 #include "kernels/impl.h"
 #include "kernels/vecmath.h"
 
+#include <string.h>
+
 static const float two_root_two_over_pi = 1.59576912160573071f;
 static const float cubic = 0.044715f;
 static const float largest = 60; /* limit of u; the derivative's error beyond is 1e-24 */
@@ -38,6 +40,11 @@ void lk_gelu_backward_cpu(const void *args)
         /* The sigmoid's derivative s (1 - s), written without cancellation. */
         din[i] = dout[i] * (s + x * slope * (e * s * s));
     }
+    if (!a->dbias || a->columns == 0)
+        return;
+    if (!a->accumulate)
+        memset(a->dbias, 0, a->columns * sizeof(float));
+    lk_add_columns(a->dbias, din, a->n / a->columns, a->columns, a->columns);
 }
 
 void lk_relu_forward_cpu(const void *args)

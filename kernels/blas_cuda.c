@@ -11,6 +11,12 @@
  * 2.1.4), and a plan depends on its key alone. Sums are float: reduction schemes that round partial
  * sums to bfloat16 ("in place" and "output type") are not allowed.
  *
+ * Epilogues (cublasLt.h, cublasLtEpilogue_t): GELU_AUX_BIAS and DGELU_BGRAD have gelu's input as
+ * aux, with a leading dimension of its own. The header does not say which gelu; frameworks put the
+ * approximation by tanh in its place (openxla/xla#7751), GPT-2's. BGRADB sums its second factor
+ * over the inner axis: our a, which has to be transposed for it. Sums have the type of d, and are
+ * overwritten whatever beta is.
+ *
  * The manual lists the types used here for any shape and stride (3.4.17, "Datatypes Supported"),
  * including the bias as epilogue together with a third matrix. For speed, all contiguous extents,
  * strides and addresses must be multiples of 16 bytes (2.1.11, "Tensor Core Usage"), and a bias
@@ -41,7 +47,8 @@ static const struct lk_library_symbol symbols[] = {
 static const char *const files[] = {SONAME(CUBLAS_VER_MAJOR), "libcublasLt.so.13",
                                     "libcublasLt.so.12", NULL};
 
-enum operand { A, B, D, E, BIAS, OPERANDS };
+/* VECTOR: the bias, or the sums that an epilogue makes. */
+enum operand { A, B, D, E, VECTOR, AUX, OPERANDS };
 enum { MATRICES = E }; /* matrices with a stride of their own: e has that of d */
 
 /* The key of a plan. */
@@ -50,7 +57,8 @@ struct key {
     size_t stride[MATRICES];
     uint32_t alignment[OPERANDS]; /* bytes, a power of two up to 256 */
     enum lk_dtype real;
-    bool transpose_a, transpose_b, bias, e;
+    bool transpose_a, transpose_b, e;
+    cublasLtEpilogue_t epilogue;
 };
 
 struct plan {
@@ -170,6 +178,27 @@ static uint32_t alignment_of(const void *p)
     return bits ? bits & -bits : 256;
 }
 
+/* Return cuBLASLt's name of the epilogue. Its rows are our columns, and its B is our a. */
+static cublasLtEpilogue_t epilogue_of(const struct lk_cuda_product *p)
+{
+    switch (p->epilogue) {
+    case LK_EPILOGUE_GELU:
+        return p->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case LK_EPILOGUE_DGELU:
+        return p->sums ? CUBLASLT_EPILOGUE_DGELU_BGRAD : CUBLASLT_EPILOGUE_DGELU;
+    case LK_EPILOGUE_SUMS:
+        return CUBLASLT_EPILOGUE_BGRADB;
+    case LK_EPILOGUE_PLAIN:
+        break;
+    }
+    return p->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static const void *vector_of(const struct lk_cuda_product *p)
+{
+    return p->sums ? p->sums : p->bias;
+}
+
 /* Return the key of a product. pre: strides are not 0. */
 static struct key key_of(const struct lk_cuda *c, const struct lk_cuda_product *p)
 {
@@ -185,12 +214,13 @@ static struct key key_of(const struct lk_cuda *c, const struct lk_cuda_product *
     k.alignment[B] = alignment_of(p->b);
     k.alignment[D] = alignment_of(p->d);
     k.alignment[E] = alignment_of(p->e ? p->e : p->d);
-    k.alignment[BIAS] = p->bias ? alignment_of(p->bias) : 256;
+    k.alignment[VECTOR] = vector_of(p) ? alignment_of(vector_of(p)) : 256;
+    k.alignment[AUX] = p->aux ? alignment_of(p->aux) : 256;
     k.real = c->real;
     k.transpose_a = p->transpose_a;
     k.transpose_b = p->transpose_b;
-    k.bias = p->bias;
     k.e = p->e;
+    k.epilogue = epilogue_of(p);
     return k;
 }
 
@@ -199,14 +229,34 @@ static bool same_key(const struct key *x, const struct key *y)
     return x->rows == y->rows && x->inner == y->inner && x->columns == y->columns &&
            !memcmp(x->stride, y->stride, sizeof x->stride) &&
            !memcmp(x->alignment, y->alignment, sizeof x->alignment) && x->real == y->real &&
-           x->transpose_a == y->transpose_a && x->transpose_b == y->transpose_b &&
-           x->bias == y->bias && x->e == y->e;
+           x->transpose_a == y->transpose_a && x->transpose_b == y->transpose_b && x->e == y->e &&
+           x->epilogue == y->epilogue;
+}
+
+static const char *epilogue_text(cublasLtEpilogue_t epilogue)
+{
+    static const struct {
+        cublasLtEpilogue_t epilogue;
+        const char *text;
+    } rows[] = {
+        {CUBLASLT_EPILOGUE_BIAS, " plus bias"},
+        {CUBLASLT_EPILOGUE_GELU_AUX, ", gelu"},
+        {CUBLASLT_EPILOGUE_GELU_AUX_BIAS, " plus bias, gelu"},
+        {CUBLASLT_EPILOGUE_DGELU, ", gelu's derivative"},
+        {CUBLASLT_EPILOGUE_DGELU_BGRAD, ", gelu's derivative, sums of columns"},
+        {CUBLASLT_EPILOGUE_BGRADB, ", sums of the first one's rows"},
+    };
+
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        if (rows[i].epilogue == epilogue)
+            return rows[i].text;
+    return "";
 }
 
 /* Add everything that the heuristic was told to an error. */
 static enum lk_status product_context(const struct key *k, enum lk_status st)
 {
-    char text[320];
+    char text[400];
 
     if (st == LK_OK)
         return st;
@@ -216,9 +266,9 @@ static enum lk_status product_context(const struct key *k, enum lk_status st)
              k->transpose_a ? "transposed " : "", k->transpose_a ? k->inner : k->rows,
              k->transpose_a ? k->rows : k->inner, k->transpose_b ? "transposed " : "",
              k->transpose_b ? k->columns : k->inner, k->transpose_b ? k->inner : k->columns,
-             k->bias ? " plus bias" : "", k->e ? " plus matrix" : "", lk_dtype_name(k->real),
+             epilogue_text(k->epilogue), k->e ? " plus matrix" : "", lk_dtype_name(k->real),
              k->stride[A], k->stride[B], k->stride[D], k->alignment[A], k->alignment[B],
-             k->alignment[D], k->alignment[E], k->alignment[BIAS]);
+             k->alignment[D], k->alignment[E], k->alignment[VECTOR]);
     return lk_fail_context(st, "%s", text);
 }
 
@@ -236,6 +286,12 @@ static enum lk_status make_layout(const struct lk_cuda_blas *b, cudaDataType_t t
                  "a layout");
 }
 
+static bool takes_aux(cublasLtEpilogue_t epilogue)
+{
+    return epilogue == CUBLASLT_EPILOGUE_GELU_AUX || epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+           epilogue == CUBLASLT_EPILOGUE_DGELU || epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+}
+
 static enum lk_status describe(const struct lk_cuda_blas *b, struct plan *p)
 {
     const struct key *k = &p->key;
@@ -244,12 +300,16 @@ static enum lk_status describe(const struct lk_cuda_blas *b, struct plan *p)
         k->real == LK_BF16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32;
     cublasOperation_t first = k->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = k->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-    cublasLtEpilogue_t epilogue = k->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    uint32_t epilogue = k->epilogue;
+    int64_t aux_stride = (int64_t)k->stride[D];
 
     LK_PASS(check(b, b->call.MatmulDescCreate(&p->desc, compute, CUDA_R_32F), "a description"));
     LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
     LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    if (takes_aux(k->epilogue))
+        LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux_stride,
+                         sizeof aux_stride));
     LK_PASS(make_layout(b, type, k->transpose_a ? k->inner : k->rows,
                         k->transpose_a ? k->rows : k->inner, k->stride[A], &p->a));
     LK_PASS(make_layout(b, type, k->transpose_b ? k->columns : k->inner,
@@ -266,7 +326,8 @@ static enum lk_status set_preference(const struct lk_cuda_blas *b, cublasLtMatmu
 
 /*
  * Set the limits of the heuristic: the workspace, sums in float, and the alignment of the matrices.
- * It takes the bias's alignment from its pointer; D is held to that alignment too, as in PyTorch.
+ * It takes the alignment of bias, sums and aux from their pointers; D is held to that of the bias
+ * and the sums too, as in PyTorch.
  */
 static enum lk_status set_preferences(const struct lk_cuda_blas *b, cublasLtMatmulPreference_t to,
                                       const struct key *k)
@@ -291,8 +352,8 @@ static enum lk_status set_preferences(const struct lk_cuda_blas *b, cublasLtMatm
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         uint32_t bytes = k->alignment[rows[i].operand];
 
-        if (rows[i].operand == D && k->alignment[BIAS] < bytes)
-            bytes = k->alignment[BIAS];
+        if (rows[i].operand == D && k->alignment[VECTOR] < bytes)
+            bytes = k->alignment[VECTOR];
         LK_PASS(set_preference(b, to, rows[i].attribute, &bytes, sizeof bytes));
     }
     return LK_OK;
@@ -324,16 +385,22 @@ out:
     return st;
 }
 
-static enum lk_status set_bias(const struct lk_cuda_blas *b, struct plan *p, const void *bias)
+static enum lk_status set_pointers(const struct lk_cuda_blas *b, cublasLtMatmulDesc_t desc,
+                                   const struct lk_cuda_product *p)
 {
-    return bias ? set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias)
-                : LK_OK;
+    const void *vector = vector_of(p);
+
+    if (vector)
+        LK_PASS(set_desc(b, desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector, sizeof vector));
+    return p->aux ? set_desc(b, desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p->aux,
+                             sizeof p->aux)
+                  : LK_OK;
 }
 
-/* Return the plan of a key, made if necessary; valid until the next call. The heuristic sees the
- * bias. */
-static enum lk_status plan_of(struct lk_cuda_blas *b, const struct key *k, const void *bias,
-                              struct plan **out)
+/* Return the plan of a product, made if necessary; valid until the next call. The heuristic sees
+ * its pointers. */
+static enum lk_status plan_of(struct lk_cuda_blas *b, const struct key *k,
+                              const struct lk_cuda_product *p, struct plan **out)
 {
     struct plan made = {0};
     enum lk_status st = LK_OK;
@@ -341,11 +408,11 @@ static enum lk_status plan_of(struct lk_cuda_blas *b, const struct key *k, const
     for (size_t i = 0; i < b->n_plans; i++)
         if (same_key(&b->plans[i].key, k)) {
             *out = &b->plans[i];
-            return set_bias(b, *out, bias);
+            return set_pointers(b, (*out)->desc, p);
         }
     made.key = *k;
     LK_TRY(describe(b, &made));
-    LK_TRY(set_bias(b, &made, bias));
+    LK_TRY(set_pointers(b, made.desc, p));
     LK_TRY(choose(b, &made));
     LK_TRY(lk_array_grow(&b->plans, &b->capacity, b->n_plans + 1, sizeof *b->plans));
     b->plans[b->n_plans] = made;
@@ -366,7 +433,7 @@ static enum lk_status run(const struct lk_cuda *c, const struct lk_cuda_product 
     struct plan *plan = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(plan_of(b, &k, p->bias, &plan));
+    LK_TRY(plan_of(b, &k, p, &plan));
     LK_TRY(check(b,
                  b->call.Matmul(b->handle, plan->desc, &one, p->b, plan->b, p->a, plan->a, &beta, e,
                                 plan->d, p->d, plan->d, &plan->algo, c->workspace,
@@ -444,6 +511,23 @@ static struct lk_cuda_product start_of(struct lk_cuda_product p, enum axis axis,
     return p;
 }
 
+/* Refuse an epilogue that no algorithm can have: cublasLt.h asks for rows of aux that are multiples
+ * of 8 elements, and the parts of a product that is split have not its sums. */
+static enum lk_status check_epilogue(const struct lk_cuda *c, const struct lk_cuda_product *p)
+{
+    struct key k = key_of(c, p);
+
+    if (takes_aux(k.epilogue) && p->d_stride % 8)
+        return product_context(
+            &k, lk_fail(LK_EUNSUPPORTED, "cuBLASLt's gelu is for rows of multiples of 8 elements"));
+    for (enum axis axis = ROWS; axis < AXES; axis++)
+        if (cut_at(p, axis, lk_dtype_bytes(c->real)) > 0)
+            return product_context(
+                &k,
+                lk_fail(LK_EUNSUPPORTED, "an epilogue is for extents of multiples of 16 bytes"));
+    return LK_OK;
+}
+
 enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cuda_product *p)
 {
     size_t bytes = lk_dtype_bytes(c->real);
@@ -452,6 +536,10 @@ enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cud
     whole.a_stride = lk_op_stride(p->a_stride, p->transpose_a ? p->rows : p->inner);
     whole.b_stride = lk_op_stride(p->b_stride, p->transpose_b ? p->inner : p->columns);
     whole.d_stride = lk_op_stride(p->d_stride, p->columns);
+    if (p->epilogue != LK_EPILOGUE_PLAIN) {
+        LK_PASS(check_epilogue(c, &whole));
+        return run(c, &whole);
+    }
     for (enum axis axis = ROWS; axis < AXES; axis++) {
         size_t at = cut_at(&whole, axis, bytes);
         struct lk_cuda_product part = start_of(whole, axis, at);

@@ -44,11 +44,22 @@ enum lk_status lk_cuda_status(unsigned error, const char *what)
 enum lk_status lk_cuda_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
                             struct lk_cuda_blas *blas)
 {
+    const char *what = "workspace of a stream";
     void *workspace = NULL;
+    int device, shared_bytes;
 
+    LK_PASS(lk_cuda_status(cudaGetDevice(&device), what));
+    LK_PASS(lk_cuda_status(
+        cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+        what));
     LK_PASS(
-        lk_cuda_status(cudaMalloc(&workspace, LK_CUDA_WORKSPACE_BYTES), "workspace of a stream"));
-    *c = (struct lk_cuda){.stream = stream, .real = real, .workspace = workspace, .blas = blas};
+        lk_cuda_status(cudaMalloc(&workspace, LK_CUDA_WORKSPACE_BYTES + LK_CUDA_SUMS_BYTES), what));
+    *c = (struct lk_cuda){.stream = stream,
+                          .real = real,
+                          .workspace = workspace,
+                          .sums = (char *)workspace + LK_CUDA_WORKSPACE_BYTES,
+                          .shared_bytes = (size_t)shared_bytes,
+                          .blas = blas};
     return LK_OK;
 }
 

@@ -33,11 +33,13 @@ struct lk_cuda {
     enum lk_dtype real; /* LK_F32 or LK_BF16 */
     /* Device memory of LK_CUDA_WORKSPACE_BYTES, for partial sums within one op and cuBLASLt. */
     void *workspace;
+    void *sums; /* likewise, of LK_CUDA_SUMS_BYTES: a bias's gradient that is added to another */
+    size_t shared_bytes;       /* the most shared memory that a launch may ask for */
     struct lk_cuda_blas *blas; /* borrowed; one host thread uses it at a time */
     struct lk_cuda_dnn *dnn;   /* likewise (kernels/dnn.h); NULL: our own attention */
 };
 
-enum { LK_CUDA_WORKSPACE_BYTES = 32 << 20 };
+enum { LK_CUDA_WORKSPACE_BYTES = 32 << 20, LK_CUDA_SUMS_BYTES = 1 << 20 };
 
 /* Open cuBLASLt; the object caches the plans of products. LK_EUNSUPPORTED when the library is not
  * found or the current device has no tensor cores for bfloat16 (compute capability below 8.0). */
@@ -46,12 +48,20 @@ void lk_cuda_blas_close(struct lk_cuda_blas *b); /* NULL is legal */
 /* The file of cuBLASLt, which benchmarks and tests on a GPU print. */
 const char *lk_cuda_blas_path(const struct lk_cuda_blas *b);
 
-/* Set up the context of a stream of the current device and allocate the workspace; stream, real and
- * blas are the caller's, who may set dnn. */
+/* Set up the context of a stream of the current device and allocate workspace and sums; stream,
+ * real and blas are the caller's, who may set dnn. */
 enum lk_status lk_cuda_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
                             struct lk_cuda_blas *blas);
-/* Free the workspace. Safe on a zeroed context. */
+/* Free workspace and sums. Safe on a zeroed context. */
 void lk_cuda_fini(struct lk_cuda *c);
+
+/* What a product does to d before it stores it; op(a), op(b) and e are those below. */
+enum lk_cuda_epilogue {
+    LK_EPILOGUE_PLAIN,
+    LK_EPILOGUE_GELU,  /* aux = d; d = gelu(aux) */
+    LK_EPILOGUE_DGELU, /* d *= gelu's derivative at aux; sums (columns) = column sums of d */
+    LK_EPILOGUE_SUMS   /* sums (rows) = sums of the rows of op(a). pre: transpose_a */
+};
 
 /*
  * d = op(a) * op(b) + bias + e, all row major: op(a) is (rows, inner), op(b) is (inner, columns), d
@@ -59,20 +69,23 @@ void lk_cuda_fini(struct lk_cuda *c);
  *
  * Any shape, stride and alignment is legal, but tensor cores are fast only if contiguous extents,
  * strides and addresses are multiples of 16 bytes. If only an extent is not, the product is split
- * in two: up to the last multiple, and the rest.
+ * in two: up to the last multiple, and the rest. Epilogues are for products that need no split.
  */
 struct lk_cuda_product {
     void *d;
     const void *a, *b;
-    const void *bias;            /* (columns), or NULL */
-    const void *e;               /* or NULL; may be d */
-    size_t rows, inner, columns; /* > 0 */
-    /* Row strides in elements, as stored, d_stride for e too; 0: rows are dense. */
+    const void *bias;               /* (columns), or NULL */
+    const void *e;                  /* or NULL; may be d */
+    size_t rows, inner, columns;    /* > 0 */
+    enum lk_cuda_epilogue epilogue; /* others than PLAIN and SUMS take no e */
+    void *aux;                      /* (rows, columns); GELU writes it, DGELU reads it */
+    void *sums;                     /* SUMS, DGELU; NULL for DGELU: none. Overwritten */
+    /* Row strides in elements, as stored, d_stride for e and aux too; 0: rows are dense. */
     size_t a_stride, b_stride, d_stride;
     bool transpose_a, transpose_b;
 };
-/* Enqueue a product. LK_EUNSUPPORTED when cuBLASLt has no algorithm; errors name shape, strides and
- * types. */
+/* Enqueue a product. LK_EUNSUPPORTED when cuBLASLt has no algorithm, or none with the epilogue;
+ * errors name shape, strides and types. */
 enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cuda_product *p);
 
 #endif

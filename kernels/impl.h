@@ -52,4 +52,8 @@ struct lk_factor {
 void lk_gemm(size_t m, size_t n, size_t k, float alpha, struct lk_factor a, struct lk_factor b,
              float beta, float *c, size_t c_stride);
 
+/* Add the columns of x, (rows, n) with a row stride, to sums (matmul_cpu.c). pre: they do not
+ * overlap. */
+void lk_add_columns(float *sums, const float *x, size_t rows, size_t n, size_t stride);
+
 #endif

@@ -37,6 +37,17 @@ void lk_cross_entropy_forward_cpu(const void *args)
         loss += (double)(log_sum[r] - logits[a->targets[r * a->target_stride]]);
     }
     *(float *)a->loss = (float)(loss / (double)a->rows);
+    if (a->dlogits)
+        lk_cross_entropy_backward_cpu(
+            &(struct lk_cross_entropy_backward_args){.dlogits = a->dlogits,
+                                                     .logits = a->logits,
+                                                     .log_sum = log_sum,
+                                                     .targets = a->targets,
+                                                     .rows = a->rows,
+                                                     .vocab = a->vocab,
+                                                     .target_stride = a->target_stride,
+                                                     .stride = a->stride,
+                                                     .seed = a->seed});
 }
 
 void lk_cross_entropy_backward_cpu(const void *args)

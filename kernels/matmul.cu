@@ -1,14 +1,22 @@
 /*
  * The linear layer. cuBLASLt computes the products (kernels/blas_cuda.c), with the bias as epilogue
- * and the residual or accumulated gradient as the matrix added; kernels here sum the bias's
- * gradient.
+ * and the residual or accumulated gradient as the matrix added; the bias's gradient is summed by
+ * another epilogue, or by a kernel here.
  */
 #include "kernels/columns.cuh"
+#include "kernels/map.cuh"
 
 namespace
 {
 
 enum { THREADS = LK_COLUMNS_THREADS, MOST_STRIPS = 128 };
+
+template <class T> struct add_elements {
+    __device__ T operator()(T a, T b) const
+    {
+        return from_float<T>(to_float(a) + to_float(b));
+    }
+};
 
 /* Compute d = bias + e, for an empty inner dimension. */
 template <class T>
@@ -38,6 +46,24 @@ enum lk_status product(const struct lk_cuda *c, const char *name, const struct l
                      lk_op_stride(p.d_stride, p.columns));
 }
 
+/* Run a product whose epilogue sums n elements of a bias's gradient into dbias. cuBLASLt overwrites
+ * them: those to accumulate go through the context's sums. */
+template <class T>
+enum lk_status product_with_sums(const struct lk_cuda *c, const char *name,
+                                 struct lk_cuda_product p, void *dbias, size_t n, bool accumulate)
+{
+    T *to = static_cast<T *>(dbias);
+    enum lk_status st;
+
+    if (n * sizeof(T) > LK_CUDA_SUMS_BYTES)
+        return lk_fail(LK_EUNSUPPORTED, "%s: a bias of %zu elements", name, n);
+    p.sums = accumulate ? c->sums : dbias;
+    st = product<T>(c, name, p);
+    if (st != LK_OK || !accumulate)
+        return st;
+    return lk_map(c, name, to, to, static_cast<const T *>(c->sums), n, add_elements<T>{});
+}
+
 template <class T>
 enum lk_status matmul_forward(const struct lk_matmul_forward_args &a, const struct lk_cuda *c)
 {
@@ -53,6 +79,11 @@ enum lk_status matmul_forward(const struct lk_matmul_forward_args &a, const stru
     p.inner = a.inputs;
     p.columns = a.outputs;
     p.d_stride = a.stride;
+    if (a.gelu) {
+        p.epilogue = LK_EPILOGUE_GELU;
+        p.d = a.gelu;
+        p.aux = a.out;
+    }
     return product<T>(c, "matmul_forward", p);
 }
 
@@ -60,6 +91,7 @@ template <class T>
 enum lk_status matmul_backward_input(const struct lk_matmul_backward_input_args &a,
                                      const struct lk_cuda *c)
 {
+    const char *name = "matmul_backward_input";
     struct lk_cuda_product p = {};
 
     p.d = a.din;
@@ -70,70 +102,39 @@ enum lk_status matmul_backward_input(const struct lk_matmul_backward_input_args 
     p.inner = a.outputs;
     p.columns = a.inputs;
     p.a_stride = a.stride;
-    return product<T>(c, "matmul_backward_input", p);
+    if (a.gelu_in) {
+        p.epilogue = LK_EPILOGUE_DGELU;
+        p.aux = const_cast<void *>(a.gelu_in);
+    }
+    if (a.dbias)
+        return product_with_sums<T>(c, name, p, a.dbias, a.inputs, a.accumulate_bias);
+    return product<T>(c, name, p);
 }
 
-/* Sum the columns of a strip of rows: a lane has N columns, a warp of the block every eighth
- * row. */
-template <int N, class T>
-__global__ void __launch_bounds__(THREADS)
-    columns_kernel(float *partial, const T *in, size_t rows, size_t columns, size_t stride)
-{
-    LK_SHARED(float, sums, THREADS *N);
-    size_t first = rows * blockIdx.y / gridDim.y, end = rows * (blockIdx.y + 1) / gridDim.y;
-    size_t c = ((size_t)blockIdx.x * LK_WARP + threadIdx.x % LK_WARP) * N;
-    float sum[N] = {};
+/* The values of a matrix as they are stored. */
+template <int N, class T> struct stored {
+    const T *in;
+    size_t stride;
 
-    for (size_t r = first + threadIdx.x / LK_WARP; r < end && c < columns; r += LK_COLUMNS_PARTS) {
+    __device__ void operator()(float (&sum)[N], size_t r, size_t c) const
+    {
         pack<T, N> from = load<N>(in + r * stride + c);
 
 #pragma unroll
         for (int k = 0; k < N; k++)
             sum[k] += to_float(from.x[k]);
     }
-#pragma unroll
-    for (int k = 0; k < N; k++)
-        sums[k * THREADS + threadIdx.x] = sum[k];
-    __syncthreads();
-    if (threadIdx.x >= LK_WARP || c >= columns)
-        return;
-    for (int k = 0; k < N; k++) {
-        float total = 0;
-
-        for (int part = 0; part < LK_COLUMNS_PARTS; part++)
-            total += sums[k * THREADS + part * LK_WARP + (int)threadIdx.x];
-        partial[blockIdx.y * columns + c + (size_t)k] = total;
-    }
-}
-
-template <class T>
-enum lk_status sum_columns(const struct lk_cuda *c, T *out, const T *in, size_t rows,
-                           size_t columns, size_t stride, bool accumulate)
-{
-    constexpr int N = widest<T>;
-    const char *name = "matmul_backward_weight";
-    float *partial = static_cast<float *>(c->workspace);
-    /* At least eight rows per warp and strip. */
-    size_t strips = strips_of((rows + 63) / 64, columns, MOST_STRIPS);
-    bool wide = columns % N == 0 && stride % N == 0 && fits<N>(in);
-    dim3 grid(blocks_for(columns, (size_t)LK_WARP * (wide ? N : 1), UINT32_MAX), (unsigned)strips);
-    enum lk_status st;
-
-    if (rows > 0 && strips == 0)
-        return lk_fail(LK_EUNSUPPORTED, "%s: a bias of %zu elements", name, columns);
-    st = lk_launch(c, name, grid, THREADS, 0, wide ? columns_kernel<N, T> : columns_kernel<1, T>,
-                   partial, in, rows, columns, stride);
-    if (st != LK_OK)
-        return st;
-    return sum_strips(c, name, column_sums<T>{out, nullptr, columns}, partial, strips, columns,
-                      accumulate);
-}
+};
 
 template <class T>
 enum lk_status matmul_backward_weight(const struct lk_matmul_backward_weight_args &a,
                                       const struct lk_cuda *c)
 {
+    const char *name = "matmul_backward_weight";
+    size_t stride = lk_op_stride(a.stride, a.outputs);
+    const T *dout = static_cast<const T *>(a.dout);
     struct lk_cuda_product p = {};
+    bool wide;
     enum lk_status st;
 
     p.d = a.dweight;
@@ -145,11 +146,17 @@ enum lk_status matmul_backward_weight(const struct lk_matmul_backward_weight_arg
     p.inner = a.rows;
     p.columns = a.inputs;
     p.a_stride = a.stride;
-    st = product<T>(c, "matmul_backward_weight", p);
+    if (a.dbias && a.epilogue && a.rows > 0) {
+        p.epilogue = LK_EPILOGUE_SUMS;
+        return product_with_sums<T>(c, name, p, a.dbias, a.outputs, a.accumulate);
+    }
+    st = product<T>(c, name, p);
     if (st != LK_OK || !a.dbias)
         return st;
-    return sum_columns(c, static_cast<T *>(a.dbias), static_cast<const T *>(a.dout), a.rows,
-                       a.outputs, lk_op_stride(a.stride, a.outputs), a.accumulate);
+    wide = stride % widest<T> == 0 && fits<widest<T>>(dout);
+    return sum_columns<stored>(c, name,
+                               column_sums<T>{static_cast<T *>(a.dbias), nullptr, a.outputs},
+                               a.rows, MOST_STRIPS, wide, a.accumulate, dout, stride);
 }
 
 } // namespace

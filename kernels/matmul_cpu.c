@@ -24,13 +24,17 @@ static void start_rows(const struct lk_matmul_forward_args *a)
 void lk_matmul_forward_cpu(const void *args)
 {
     const struct lk_matmul_forward_args *a = args;
+    size_t stride = lk_op_stride(a->stride, a->outputs);
     bool starts = a->bias || a->residual;
 
     if (starts)
         start_rows(a);
     lk_gemm(a->rows, a->outputs, a->inputs, 1, (struct lk_factor){a->in, a->inputs, false},
-            (struct lk_factor){a->weight, a->inputs, true}, starts ? 1 : 0, a->out,
-            lk_op_stride(a->stride, a->outputs));
+            (struct lk_factor){a->weight, a->inputs, true}, starts ? 1 : 0, a->out, stride);
+    for (size_t r = 0; r < a->rows && a->gelu; r++)
+        lk_gelu_forward_cpu(&(struct lk_gelu_forward_args){.out = (float *)a->gelu + r * stride,
+                                                           .in = (const float *)a->out + r * stride,
+                                                           .n = a->outputs});
 }
 
 void lk_matmul_backward_input_cpu(const void *args)
@@ -41,11 +45,19 @@ void lk_matmul_backward_input_cpu(const void *args)
     lk_gemm(a->rows, a->inputs, a->outputs, 1, dout,
             (struct lk_factor){a->weight, a->inputs, false}, a->accumulate ? 1 : 0, a->din,
             a->inputs);
+    if (a->gelu_in)
+        lk_gelu_backward_cpu(&(struct lk_gelu_backward_args){.din = a->din,
+                                                             .dbias = a->dbias,
+                                                             .dout = a->din,
+                                                             .in = a->gelu_in,
+                                                             .n = a->rows * a->inputs,
+                                                             .columns = a->inputs,
+                                                             .accumulate = a->accumulate_bias});
 }
 
-/* Add the columns, four rows per pass, so that the sums are loaded and stored less often. */
-static void add_columns(float *restrict sums, const float *restrict x, size_t rows, size_t n,
-                        size_t stride)
+/* Four rows per pass, so that the sums are loaded and stored less often. */
+void lk_add_columns(float *restrict sums, const float *restrict x, size_t rows, size_t n,
+                    size_t stride)
 {
     size_t r = 0;
 
@@ -72,5 +84,5 @@ void lk_matmul_backward_weight_cpu(const void *args)
         return;
     if (!a->accumulate)
         memset(a->dbias, 0, a->outputs * sizeof(float));
-    add_columns(a->dbias, a->dout, a->rows, a->outputs, dout.stride);
+    lk_add_columns(a->dbias, a->dout, a->rows, a->outputs, dout.stride);
 }

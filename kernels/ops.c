@@ -38,7 +38,8 @@ static double product(size_t a, size_t b, size_t c)
     X(layernorm_forward, product(a->rows, a->channels, 1), 8 * n, 2 * n, 0)                        \
     X(layernorm_backward, product(a->rows, a->channels, 1), 14 * n,                                \
       (a->accumulate_input ? 4 : 3) * n, 0)                                                        \
-    X(cross_entropy_forward, product(a->rows, a->vocab, 1), 4 * n, n, (double)a->rows)             \
+    X(cross_entropy_forward, product(a->rows, a->vocab, 1), (a->dlogits ? 7 : 4) * n,              \
+      (a->dlogits ? 2 : 1) * n, (double)a->rows)                                                   \
     X(cross_entropy_backward, product(a->rows, a->vocab, 1), 3 * n, 2 * n, (double)a->rows)        \
     X(sgd, (double)a->elems, 6 * n, (a->momentum > 0 ? 5 : 3) * n, 0)                              \
     X(adamw, (double)a->elems, 15 * n, 7 * n, 0)                                                   \
@@ -62,12 +63,13 @@ static double product(size_t a, size_t b, size_t c)
     }
 FORMULA_LIST(FORMULA)
 
-/* Return the cost of a product of (rows, inner) and (inner, columns) that also reads `more`
- * reals. */
-static struct lk_op_cost matmul_cost(size_t rows, size_t inner, size_t columns, double more)
+/* Return the cost of a product of (rows, inner) and (inner, columns) that also does some operations
+ * on every element and reads or writes `more` reals. */
+static struct lk_op_cost matmul_cost(size_t rows, size_t inner, size_t columns, double operations,
+                                     double more)
 {
     return cost(
-        2 * product(rows, inner, columns),
+        2 * product(rows, inner, columns) + operations * product(rows, columns, 1),
         product(rows, inner, 1) + product(inner, columns, 1) + product(rows, columns, 1) + more, 0);
 }
 
@@ -75,23 +77,23 @@ static struct lk_op_cost matmul_forward_cost(const void *args)
 {
     const struct lk_matmul_forward_args *a = args;
 
-    return matmul_cost(a->rows, a->inputs, a->outputs,
-                       a->residual ? product(a->rows, a->outputs, 1) : 0);
+    return matmul_cost(a->rows, a->inputs, a->outputs, a->gelu ? 9 : 0,
+                       a->residual || a->gelu ? product(a->rows, a->outputs, 1) : 0);
 }
 
 static struct lk_op_cost matmul_backward_input_cost(const void *args)
 {
     const struct lk_matmul_backward_input_args *a = args;
 
-    return matmul_cost(a->rows, a->outputs, a->inputs,
-                       a->accumulate ? product(a->rows, a->inputs, 1) : 0);
+    return matmul_cost(a->rows, a->outputs, a->inputs, a->gelu_in ? 18 : 0,
+                       a->accumulate || a->gelu_in ? product(a->rows, a->inputs, 1) : 0);
 }
 
 static struct lk_op_cost matmul_backward_weight_cost(const void *args)
 {
     const struct lk_matmul_backward_weight_args *a = args;
 
-    return matmul_cost(a->outputs, a->rows, a->inputs,
+    return matmul_cost(a->outputs, a->rows, a->inputs, 0,
                        a->accumulate ? product(a->outputs, a->inputs, 1) : 0);
 }
 

@@ -176,25 +176,37 @@ static inline size_t lk_op_stride(size_t stride, size_t columns)
     return stride ? stride : columns;
 }
 
-/* out = in * transposed(weight) + bias + residual. */
+/*
+ * A product may do more with its result before it is stored, which saves a pass over memory: gelu
+ * forward, gelu's derivative backward, the sums of a bias's gradient. On cuda that is an epilogue
+ * of cuBLASLt's, and LK_EUNSUPPORTED where there is none for the shape, the strides and the
+ * addresses; other ops then do the same (runtime/model/fuse.h).
+ */
+
+/* out = in * transposed(weight) + bias + residual, and gelu = gelu(out). */
 struct lk_matmul_forward_args {
     lk_real *out;            /* (rows, outputs) */
+    lk_real *gelu;           /* (rows, outputs), or NULL. pre: no residual, inputs > 0 */
     const lk_real *in;       /* (rows, inputs) */
     const lk_real *weight;   /* (outputs, inputs) */
     const lk_real *bias;     /* (outputs), or NULL */
     const lk_real *residual; /* (rows, outputs), or NULL; may be `out` */
     size_t rows, inputs, outputs;
-    size_t stride; /* of out and residual */
+    size_t stride; /* of out, gelu and residual */
 };
 
-/* din = dout * weight. */
+/* din = dout * weight, times gelu's derivative at gelu_in; dbias = column sums of din. */
 struct lk_matmul_backward_input_args {
-    lk_real *din;          /* (rows, inputs) */
-    const lk_real *dout;   /* (rows, outputs) */
-    const lk_real *weight; /* (outputs, inputs) */
+    lk_real *din;           /* (rows, inputs) */
+    const lk_real *dout;    /* (rows, outputs) */
+    const lk_real *weight;  /* (outputs, inputs) */
+    const lk_real *gelu_in; /* (rows, inputs): the input of gelu forward, or NULL. pre: din is not
+                               accumulated, outputs > 0 */
+    lk_real *dbias;         /* (inputs), or NULL. pre: gelu_in */
     size_t rows, inputs, outputs;
     size_t stride; /* of dout */
     bool accumulate;
+    bool accumulate_bias;
 };
 
 /* dweight = transposed(dout) * in; dbias = column sums of dout. */
@@ -206,6 +218,7 @@ struct lk_matmul_backward_weight_args {
     size_t rows, inputs, outputs;
     size_t stride; /* of dout */
     bool accumulate;
+    bool epilogue; /* cuda: the product sums dbias, not a kernel of its own. Others: not used */
 };
 
 /* ---- Causal multi-head attention ---- */
@@ -254,11 +267,15 @@ struct lk_gelu_forward_args {
     size_t n;
 };
 
+/* dbias = column sums of din, for the layer whose output gelu takes. */
 struct lk_gelu_backward_args {
     lk_real *din;        /* may be dout */
+    lk_real *dbias;      /* (columns), or NULL */
     const lk_real *dout; /* (n) */
     const lk_real *in;   /* (n): the input of forward */
     size_t n;
+    size_t columns;  /* with dbias: of rows of this length, n is a multiple */
+    bool accumulate; /* of dbias */
 };
 
 struct lk_relu_forward_args {
@@ -277,14 +294,17 @@ struct lk_relu_backward_args {
 
 /* ---- Softmax and cross-entropy ---- */
 
-/* loss = mean over rows of log(sum of exp(logits)) - logits(target). pre: 0 <= target < vocab. */
+/* loss = mean over rows of log(sum of exp(logits)) - logits(target). pre: 0 <= target < vocab. With
+ * dlogits, backward is done as well, with the same numbers, and reads the logits no second time. */
 struct lk_cross_entropy_forward_args {
     lk_wide *loss;          /* one element */
+    lk_real *dlogits;       /* (rows, vocab), or NULL; may be `logits` */
     lk_wide *log_sum;       /* (rows): log of the sum of exp(logits), kept for backward */
     const lk_real *logits;  /* (rows, vocab) */
     const int32_t *targets; /* target of row r: targets[r * target_stride] */
     size_t rows, vocab, target_stride;
-    size_t stride; /* of logits */
+    size_t stride; /* of logits and dlogits */
+    double seed;   /* with dlogits: gradient of the loss */
 };
 
 /* dlogits = seed / rows * (softmax(logits) - onehot(target)). */
@@ -298,7 +318,7 @@ struct lk_cross_entropy_backward_args {
     double seed;   /* gradient of the loss */
 };
 
-/* ---- Optimizers: all parameters in one launch, updated in place, as torch.optim does ---- */
+/* ---- Optimizers: many parameters in one launch, updated in place, as torch.optim does ---- */
 
 /* One parameter. The gradient stays in its bucket, so no copy comes before the update. */
 struct lk_optim_tensor {
@@ -307,32 +327,41 @@ struct lk_optim_tensor {
     lk_wide *m, *v;  /* state, zeroed before the first step; sgd: m is the momentum or NULL, no v */
     const lk_real *grad;
     size_t n;
-    size_t first_chunk; /* number of its first chunk: the chunks of all tensors before it */
+    size_t first_chunk; /* number of its first chunk: the chunks of all tensors before it in the
+                           table; a launch of a part of the table counts from its first tensor's */
     double weight_decay;
 };
 /* Elements that one GPU thread block updates: a tensor is cut into such chunks, the last one
  * shorter. */
 enum { LK_OPTIM_CHUNK = 8192 };
 
+/* What changes from update to update. It is in device memory, so that the launches stay the same
+ * and a graph can repeat them. */
+struct lk_optim_rate {
+    double learning_rate;
+    double corrected; /* adamw: learning_rate / (1 - beta1^t), for update number t from 1 */
+    double root;      /* adamw: sqrt(1 / (1 - beta2^t)) */
+};
+
 /* g = grad + weight_decay * param; m = momentum * m + g; param -= learning_rate * m. */
 struct lk_sgd_args {
     const struct lk_optim_tensor *tensors; /* (n_tensors), device memory */
-    size_t n_tensors, n_chunks;            /* n_chunks: chunks of all tensors */
-    size_t elems;                          /* elements of all tensors */
-    double learning_rate, momentum;
+    size_t n_tensors, n_chunks;            /* n_chunks: chunks of these tensors */
+    size_t elems;                          /* elements of these tensors */
+    const struct lk_optim_rate *rate;      /* device memory */
+    double momentum;
 };
 
 /*
  * Decoupled weight decay (Loshchilov, Hutter 2019):
  * param -= learning_rate * weight_decay * param; m = beta1 * m + (1 - beta1) * grad;
- * v = beta2 * v + (1 - beta2) * grad^2;
- * param -= learning_rate / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps).
+ * v = beta2 * v + (1 - beta2) * grad^2; param -= corrected * m / (sqrt(v) * root + eps).
  */
 struct lk_adamw_args {
     const struct lk_optim_tensor *tensors;
     size_t n_tensors, n_chunks, elems;
-    double learning_rate, beta1, beta2, eps;
-    int64_t t; /* number of this update, from 1 */
+    const struct lk_optim_rate *rate;
+    double beta1, beta2, eps;
 };
 
 /* ---- Vectors ---- */

@@ -27,18 +27,17 @@ void lk_sgd_cpu(const void *args)
     const struct lk_sgd_args *a = args;
 
     for (size_t i = 0; i < a->n_tensors; i++)
-        sgd_tensor(&a->tensors[i], (float)a->learning_rate, (float)a->momentum);
+        sgd_tensor(&a->tensors[i], (float)a->rate->learning_rate, (float)a->momentum);
 }
 
 static void adamw_tensor(const struct lk_adamw_args *a, const struct lk_optim_tensor *p)
 {
     const float *restrict grad = p->grad;
     float *restrict param = p->param, *restrict m = p->m, *restrict v = p->v;
-    float keep = (float)(1 - a->learning_rate * p->weight_decay);
+    float keep = (float)(1 - a->rate->learning_rate * p->weight_decay);
     float beta1 = (float)a->beta1, rest1 = (float)(1 - a->beta1);
     float beta2 = (float)a->beta2, rest2 = (float)(1 - a->beta2);
-    float rate = (float)(a->learning_rate / (1 - pow(a->beta1, (double)a->t)));
-    float root = (float)sqrt(1 / (1 - pow(a->beta2, (double)a->t)));
+    float rate = (float)a->rate->corrected, root = (float)a->rate->root;
     float eps = (float)a->eps;
 
     for (size_t i = 0; i < p->n; i++) {

@@ -22,6 +22,9 @@ void lk_matmul_forward_ref(const void *args)
                 sum += in[r * a->inputs + i] * weight[o * a->inputs + i];
             out[r * stride + o] = sum + (residual ? residual[r * stride + o] : 0);
         }
+    for (size_t r = 0; r < a->rows && a->gelu; r++)
+        lk_gelu_forward_ref(&(struct lk_gelu_forward_args){
+            .out = (double *)a->gelu + r * stride, .in = out + r * stride, .n = a->outputs});
 }
 
 void lk_matmul_backward_input_ref(const void *args)
@@ -39,6 +42,14 @@ void lk_matmul_backward_input_ref(const void *args)
                 sum += dout[r * stride + o] * weight[o * a->inputs + i];
             din[r * a->inputs + i] = sum;
         }
+    if (a->gelu_in)
+        lk_gelu_backward_ref(&(struct lk_gelu_backward_args){.din = din,
+                                                             .dbias = a->dbias,
+                                                             .dout = din,
+                                                             .in = a->gelu_in,
+                                                             .n = a->rows * a->inputs,
+                                                             .columns = a->inputs,
+                                                             .accumulate = a->accumulate_bias});
 }
 
 void lk_matmul_backward_weight_ref(const void *args)
@@ -227,7 +238,7 @@ void lk_gelu_backward_ref(const void *args)
 {
     const struct lk_gelu_backward_args *a = args;
     const double *in = a->in, *dout = a->dout;
-    double *din = a->din;
+    double *din = a->din, *dbias = a->dbias;
 
     for (size_t i = 0; i < a->n; i++) {
         double x = in[i];
@@ -235,6 +246,13 @@ void lk_gelu_backward_ref(const void *args)
         double dt = (1 - t * t) * root_two_over_pi * (1 + 3 * cubic * x * x);
 
         din[i] = dout[i] * (0.5 * (1 + t) + 0.5 * x * dt);
+    }
+    for (size_t c = 0; c < a->columns && dbias; c++) {
+        double sum = a->accumulate ? dbias[c] : 0;
+
+        for (size_t i = c; i < a->n; i += a->columns)
+            sum += din[i];
+        dbias[c] = sum;
     }
 }
 
@@ -330,6 +348,17 @@ void lk_cross_entropy_forward_ref(const void *args)
         loss += log_sum[r] - logits[a->targets[r * a->target_stride]];
     }
     *(double *)a->loss = loss / (double)a->rows;
+    if (a->dlogits)
+        lk_cross_entropy_backward_ref(
+            &(struct lk_cross_entropy_backward_args){.dlogits = a->dlogits,
+                                                     .logits = a->logits,
+                                                     .log_sum = log_sum,
+                                                     .targets = a->targets,
+                                                     .rows = a->rows,
+                                                     .vocab = a->vocab,
+                                                     .target_stride = a->target_stride,
+                                                     .stride = a->stride,
+                                                     .seed = a->seed});
 }
 
 void lk_cross_entropy_backward_ref(const void *args)
@@ -359,7 +388,7 @@ static void sgd_tensor(const struct lk_sgd_args *a, const struct lk_optim_tensor
 
         if (m)
             step = m[i] = a->momentum * m[i] + step;
-        param[i] -= a->learning_rate * step;
+        param[i] -= a->rate->learning_rate * step;
     }
 }
 
@@ -375,16 +404,14 @@ static void adamw_tensor(const struct lk_adamw_args *a, const struct lk_optim_te
 {
     const double *grad = p->grad;
     double *param = p->param, *m = p->m, *v = p->v;
-    double correction1 = 1 - pow(a->beta1, (double)a->t);
-    double correction2 = 1 - pow(a->beta2, (double)a->t);
 
     for (size_t i = 0; i < p->n; i++) {
         double g = grad[i];
 
-        param[i] -= a->learning_rate * p->weight_decay * param[i];
+        param[i] -= a->rate->learning_rate * p->weight_decay * param[i];
         m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
         v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;
-        param[i] -= a->learning_rate * (m[i] / correction1) / (sqrt(v[i] / correction2) + a->eps);
+        param[i] -= a->rate->corrected * m[i] / (sqrt(v[i]) * a->rate->root + a->eps);
     }
 }
 

@@ -130,8 +130,10 @@ bool lk_cupti_match_calls_track(struct lk_cupti_records *r)
 /* Return a track that shows a device's stream; NULL for a thread's. */
 static struct lk_cupti_track *device_track(struct lk_cupti_records *r, int number)
 {
-    const bool of_device[LK_TRACK_KIND_COUNT] = {
-        [LK_TRACK_COMPUTE] = true, [LK_TRACK_COMM] = true, [LK_TRACK_COPY] = true};
+    const bool of_device[LK_TRACK_KIND_COUNT] = {[LK_TRACK_COMPUTE] = true,
+                                                 [LK_TRACK_COMM] = true,
+                                                 [LK_TRACK_COPY] = true,
+                                                 [LK_TRACK_UPDATE] = true};
 
     if (number >= atomic_load_explicit(&r->n_tracks, memory_order_acquire) ||
         !of_device[r->tracks[number].kind])

@@ -257,6 +257,9 @@ static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
         LK_TRY(set_quantity((struct lk_quantity *)((char *)out + compute_fields[i].offset), &e,
                             source));
     }
+    LK_TRY(lk_job_hidden_mean(runs, n_runs, &e));
+    if (e.value > 0)
+        LK_TRY(set_quantity(&out->optimizer_hidden_s, &e, source));
     LK_TRY(lk_job_transient(runs, n_runs, &e));
     LK_TRY(set_quantity(&out->transient, &e, source));
 out:

@@ -10,7 +10,8 @@
  *            otherwise the row's `source` says that both are in it. forward_s and backward_s are
  *            means over steps, ranks and micro-batches of the FORWARD and BACKWARD ranges;
  *            optimizer_s, input_s and gap_s are the step's parts of profiler/steps.h (input and gap
- *            are not covered by compute or communication).
+ *            are not covered by compute or communication); optimizer_hidden_s what of the updates
+ *            was, if any.
  * intervals  90 %, bootstrap by run, then by block of consecutive steps within a run.
  * transient  the standard deviation of a micro-batch's forward + backward, relative to the mean of
  *            its rank and run.

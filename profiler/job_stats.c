@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "base/units.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -114,17 +115,38 @@ static double part_sample(const struct lk_run *run, size_t i, const void *ctx)
     return sum / (double)run->n;
 }
 
-enum lk_status lk_job_part_mean(const struct lk_run *runs, size_t n_runs, enum lk_part part,
-                                struct lk_estimate *out)
+static double hidden_sample(const struct lk_run *run, size_t i, const void *ctx)
+{
+    double sum = 0;
+
+    (void)ctx;
+    for (size_t k = 0; k < run->n; k++)
+        sum += lk_s_from_ns(lk_rank_step(&run->ranks[k], run->steps[i])->hidden_ns);
+    return sum / (double)run->n;
+}
+
+static enum lk_status mean_of(const struct lk_run *runs, size_t n_runs, sample_fn sample,
+                              const void *ctx, struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
     struct samples s = {0};
 
-    LK_TRY(samples_init(&s, runs, n_runs, part_sample, &part));
+    LK_TRY(samples_init(&s, runs, n_runs, sample, ctx));
     LK_TRY(estimate(&s, out));
 out:
     samples_fini(&s);
     return st;
+}
+
+enum lk_status lk_job_part_mean(const struct lk_run *runs, size_t n_runs, enum lk_part part,
+                                struct lk_estimate *out)
+{
+    return mean_of(runs, n_runs, part_sample, &part, out);
+}
+
+enum lk_status lk_job_hidden_mean(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out)
+{
+    return mean_of(runs, n_runs, hidden_sample, NULL, out);
 }
 
 /* ---- Transient ---- */

@@ -18,6 +18,10 @@
 enum lk_status lk_job_part_mean(const struct lk_run *runs, size_t n_runs, enum lk_part part,
                                 struct lk_estimate *out);
 
+/* Compute the mean time of a step's updates that is hidden (profiler/steps.h), likewise. */
+enum lk_status lk_job_hidden_mean(const struct lk_run *runs, size_t n_runs,
+                                  struct lk_estimate *out);
+
 /*
  * Compute the standard deviation of a micro-batch's forward + backward around the mean of its rank
  * and run, relative to that mean; the interval is by the same bootstrap. A single micro-batch gives

@@ -59,6 +59,13 @@ static enum lk_status add_range(struct builder *b, const struct lk_span *span)
     return append(&b->s.ranges, &b->s.n_ranges, &b->ranges_capacity, &range, sizeof range);
 }
 
+static enum lk_status add_update(struct builder *b, const struct lk_span *span)
+{
+    LK_PASS(add_range(b, span));
+    b->s.ranges[b->s.n_ranges - 1].beside = true;
+    return LK_OK;
+}
+
 static enum lk_status add_mark(struct builder *b, const struct lk_span *span)
 {
     const struct lk_mark mark = {.at_ns = span->start_ns,
@@ -115,6 +122,7 @@ static enum lk_status (*const readers[LK_SPAN_KIND_COUNT][LK_TRACK_KIND_COUNT])(
     [LK_SPAN_FORWARD][LK_TRACK_COMPUTE] = add_range,
     [LK_SPAN_BACKWARD][LK_TRACK_COMPUTE] = add_range,
     [LK_SPAN_OPTIMIZER][LK_TRACK_COMPUTE] = add_range,
+    [LK_SPAN_OPTIMIZER][LK_TRACK_UPDATE] = add_update,
     [LK_SPAN_GRADIENT][LK_TRACK_COMPUTE] = add_mark,
     [LK_SPAN_KERNEL][LK_TRACK_COMPUTE] = add_kernel,
     [LK_SPAN_COPY][LK_TRACK_COMPUTE] = add_kernel,
@@ -226,6 +234,45 @@ static void assign_lists(struct lk_rank_steps *s)
             t++;
         p->n_collectives = t - p->first_collective;
     }
+}
+
+/* Return when a step's backward and last bucket had ended: what of an update comes before that
+ * costs the step nothing. */
+static uint64_t hidden_until_ns(const struct lk_rank_steps *s, const struct lk_step *p)
+{
+    uint64_t until = 0;
+
+    for (size_t r = p->first_range; r < p->first_range + p->n_ranges; r++)
+        if (s->ranges[r].kind == LK_SPAN_BACKWARD && s->ranges[r].end_ns > until)
+            until = s->ranges[r].end_ns;
+    for (size_t t = p->first_collective; t < p->first_collective + p->n_collectives; t++)
+        if (s->collectives[t].bucket >= 0 && s->collectives[t].end_ns > until)
+            until = s->collectives[t].end_ns;
+    return until;
+}
+
+/* Cut off the hidden part of updates; what is hidden altogether becomes empty. */
+static void hide_updates(struct lk_rank_steps *s)
+{
+    bool moved = false;
+
+    for (size_t i = 0; i < s->n_steps; i++) {
+        struct lk_step *p = &s->steps[i];
+        uint64_t until = hidden_until_ns(s, p);
+
+        for (size_t r = p->first_range; r < p->first_range + p->n_ranges; r++) {
+            struct lk_range *x = &s->ranges[r];
+            uint64_t from = x->end_ns < until ? x->end_ns : until;
+
+            if (!x->beside || from <= x->start_ns)
+                continue;
+            p->hidden_ns += from - x->start_ns;
+            x->start_ns = from;
+            moved = true;
+        }
+    }
+    if (moved)
+        qsort(s->ranges, s->n_ranges, sizeof *s->ranges, range_order);
 }
 
 static int launch_order(const void *a, const void *b)
@@ -387,6 +434,7 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
     LK_TRY(check_unique(t, &b.s));
     assign_marks(&b.s);
     assign_lists(&b.s);
+    hide_updates(&b.s);
     set_recorded(&b.s, b.recorded, b.n_recorded);
     set_due(&b.s);
     if (b.n_launches)

@@ -10,6 +10,10 @@
  * for every micro-batch. Steps cut off by a kill or a full ring are left out. In steps that an
  * importer found without marks (LK_PERIOD_CONFIG_KEY) the passes are not known: all work of the GPU
  * is one FORWARD range.
+ *
+ * Updates on a stream of their own (LK_TRACK_UPDATE) run beside backward and collectives. The
+ * optimizer's time is the part of them behind the end of backward and of the last bucket: it comes
+ * behind the last bucket on any number of ranks. The rest is hidden_ns, and no part of the step.
  */
 #ifndef LK_PROFILER_STEPS_H
 #define LK_PROFILER_STEPS_H
@@ -34,6 +38,7 @@ struct lk_range {
     size_t first_mark;   /* BACKWARD: its marks, in lk_rank_steps.marks */
     size_t n_marks;
     uint64_t idle_ns; /* no kernel ran and no collective blocked one; 0 without kernels */
+    bool beside;      /* an update on a stream of its own, after its hidden part */
 };
 
 /* A GRADIENT instant. */
@@ -63,6 +68,7 @@ struct lk_step {
     uint32_t step;
     bool recorded;                          /* some kernel of it is known */
     uint64_t begin_ns, end_ns;              /* the window */
+    uint64_t hidden_ns;                     /* of updates */
     size_t first_range, n_ranges;           /* by start */
     size_t first_collective, n_collectives; /* by seq */
 };

@@ -12,7 +12,7 @@ endif
 SHIM_CU   := $(wildcard kernels/*.cu tests/cuda_shim/*.cu)
 SHIM_BASE := $(patsubst %,$(BUILD)/shim/%.o,tests/cuda_shim/shim.cc tests/cuda_shim/shadow.cc) \
              $(BUILD)/tests/cuda_shim/main.o $(BUILD)/tests/cuda_shim/blas.o
-CASE_OBJ  := $(patsubst %,$(BUILD)/tests/cuda/%.o,buffers case_optimizers cases)
+CASE_OBJ  := $(patsubst %,$(BUILD)/tests/cuda/%.o,buffers case_fused case_optimizers cases)
 
 $(BUILD)/shim/%.cc.o: %.cc $(BUILD)/probe.flags
 	$(Q)mkdir -p $(@D)
@@ -63,8 +63,16 @@ $(BUILD)/dry/libraries.so: $(BUILD)/tests/dry/libraries_cuda.o
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
 ifneq ($(and $(filter yes,$(PROBE_CUDA)),$(findstring LK_HAVE_CUPTI,$(PROBE_CFLAGS)),$(findstring LK_HAVE_NCCL,$(PROBE_CFLAGS)),$(findstring LK_HAVE_NVTX,$(PROBE_CFLAGS))),)
-test-bin: $(DRY_BIN) $(BUILD)/dry/libraries.so $(BUILD)/bench/overhead
+test-bin: $(DRY_BIN) $(BUILD)/dry/step_count $(BUILD)/dry/libraries.so $(BUILD)/bench/overhead
 endif
+
+# Counts a step's launches (tests/count/step_count_cuda.c) by the launchers for a GPU, which start nothing: they stand
+# before those of tests/dry.
+COUNT_OBJ := $(BUILD)/tests/count/step_count_cuda.o $(BUILD)/tests/count/launches_cuda.o $(filter %.cu.o,$(kernels_OBJ))
+$(BUILD)/dry/step_count: $(COUNT_OBJ) $(DRY_OBJ) $(LIBS) $(BUILD)/probe.mk
+	$(Q)mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,-z,muldefs -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(filter-out -lcudart%,$(LK_LIBS))
 
 # What runs on a GPU machine, and the same for one that has neither yajl, zlib nor check: built here, carried
 # there in build/gpu.

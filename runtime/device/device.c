@@ -167,6 +167,11 @@ bool lk_device_keeps_log_sum(const struct lk_device *d)
     return d->ops->keeps_log_sum;
 }
 
+bool lk_device_fuses(const struct lk_device *d)
+{
+    return d->ops->fuses;
+}
+
 double lk_device_unit_roundoff(const struct lk_device *d)
 {
     return d->real == LK_BF16 ? 0x1p-8 : d->ops->unit_roundoff;

@@ -97,6 +97,8 @@ enum lk_status lk_device_count(const char *name, const struct lk_device_config *
 bool lk_device_uses_host_memory(const struct lk_device *d);
 /* Return true if attention keeps log_sum for backward (kernels/ops.h), not probs. */
 bool lk_device_keeps_log_sum(const struct lk_device *d);
+/* Return true if it saves the device time when an op does the work of several. */
+bool lk_device_fuses(const struct lk_device *d);
 
 /*
  * Return the unit roundoff of the factors of matrix products: 2^-24 for float32, 2^-10 for float32

@@ -151,14 +151,13 @@ static enum lk_status cuda_attach(struct lk_device *d)
 static enum lk_status cuda_open(struct lk_device *d)
 {
     struct cuda_device *g = device_of(d);
-    int least;
 
     g->call = d->config.cuda_calls ? d->config.cuda_calls : &lk_cuda_calls;
     if (pthread_mutex_init(&g->points_lock, NULL))
         return lk_fail(LK_ENOMEM, "cannot make a mutex");
     g->has_lock = true;
     LK_PASS(choose_gpu(g));
-    LK_PASS(lk_cuda_status(g->call->DeviceGetStreamPriorityRange(&least, &g->most_urgent),
+    LK_PASS(lk_cuda_status(g->call->DeviceGetStreamPriorityRange(&g->least_urgent, &g->most_urgent),
                            "priorities of streams"));
     LK_PASS(lk_cuda_origin_init(g));
     LK_PASS(g->call->blas_open(&g->blas));
@@ -512,7 +511,7 @@ static enum lk_status cuda_stream_open(struct lk_stream *s)
 {
     struct cuda_stream *t = stream_of(s);
     struct cuda_device *g = device_of(s->device);
-    int priority = s->kind == LK_TRACK_COMM ? g->most_urgent : 0;
+    int priority = lk_cuda_priority(g, s->kind);
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_cuda_status(
@@ -577,6 +576,7 @@ const struct lk_device_ops lk_device_cuda = {
     .device_bytes = sizeof(struct cuda_device),
     .stream_bytes = sizeof(struct cuda_stream),
     .keeps_log_sum = true,
+    .fuses = true,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

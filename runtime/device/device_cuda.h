@@ -23,7 +23,8 @@ struct cuda_device {
     struct lk_cuda_blas *blas;
     struct lk_cuda_dnn *dnn; /* NULL: attention runs on our own kernels */
     struct lk_gpu_claim claim;
-    int gpu, most_urgent; /* most_urgent: the priority of comm streams */
+    int gpu;
+    int least_urgent, most_urgent; /* priorities of streams; a smaller number is more urgent */
     char name[sizeof(((struct cudaDeviceProp *)0)->name)], uuid[64];
     int major, minor, multiprocessors;
     size_t memory_bytes;
@@ -94,6 +95,10 @@ static inline void unlock_points(const struct cuda_stream *t)
 {
     pthread_mutex_unlock(&device_of(t->base.device)->points_lock);
 }
+
+/* Return the priority of a stream by what its track shows (device_properties_cuda.c): collectives
+ * go first, and early updates last, which only fill what other kernels leave free. */
+int lk_cuda_priority(const struct cuda_device *g, enum lk_track_kind kind);
 
 /* Points (runtime/device/device_points_cuda.c). pre of the first two: points_lock is held. */
 enum lk_status lk_cuda_point_add(struct cuda_stream *t, const struct point *p);

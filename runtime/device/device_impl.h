@@ -94,6 +94,7 @@ struct lk_device_ops {
     size_t device_bytes, stream_bytes; /* sizes of the backend's own structs */
     bool stamps;                       /* set queued_ns in commands */
     bool keeps_log_sum;                /* attention keeps log_sum for backward, not probs */
+    bool fuses;                        /* as lk_device_fuses */
     /* (optional) Check the configuration and open the backend. */
     enum lk_status (*open)(struct lk_device *d);
     /* (optional) Undo open, including one that failed half way. */

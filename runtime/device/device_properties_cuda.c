@@ -3,6 +3,15 @@
 
 #include <stdio.h>
 
+int lk_cuda_priority(const struct cuda_device *g, enum lk_track_kind kind)
+{
+    int between = g->least_urgent - 1; /* if the GPU has so many */
+
+    if (kind == LK_TRACK_COMM)
+        return g->most_urgent;
+    return kind == LK_TRACK_UPDATE || between <= g->most_urgent ? g->least_urgent : between;
+}
+
 enum lk_status lk_cuda_count(const struct lk_device_config *config, int *out)
 {
     const struct lk_cuda_calls *call = config->cuda_calls ? config->cuda_calls : &lk_cuda_calls;

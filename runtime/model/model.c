@@ -9,6 +9,8 @@
 #include "base/words.h"
 #include "runtime/model/model_impl.h"
 
+#include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,12 +145,62 @@ enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_ba
                    batch->context, max_samples, m->context);
 }
 
+void lk_model_fusions(struct lk_model *m, struct lk_fused *own, const struct lk_fused *list,
+                      size_t n)
+{
+    memcpy(own, list, n * sizeof *own);
+    m->fusions = own;
+    m->n_fusions = n;
+}
+
+enum lk_status lk_model_loss_forward(struct lk_model *m,
+                                     const struct lk_cross_entropy_forward_args *args, bool fused,
+                                     double seed)
+{
+    struct lk_cross_entropy_forward_args a = *args;
+
+    m->seeded = fused ? seed : NAN;
+    if (!isnan(m->seeded)) {
+        a.dlogits = (lk_real *)(uintptr_t)a.logits;
+        a.seed = seed;
+    }
+    return lk_stream_launch(m->stream, &lk_op_cross_entropy_forward, &a);
+}
+
+enum lk_status lk_model_loss_backward(struct lk_model *m,
+                                      const struct lk_cross_entropy_forward_args *args, double seed)
+{
+    double seeded = m->seeded;
+
+    m->seeded = NAN;
+    if (isnan(seeded))
+        return LK_LAUNCH(m->stream, cross_entropy_backward,
+                         .dlogits = (lk_real *)(uintptr_t)args->logits, .logits = args->logits,
+                         .log_sum = args->log_sum, .targets = args->targets, .rows = args->rows,
+                         .vocab = args->vocab, .target_stride = args->target_stride,
+                         .stride = args->stride, .seed = seed);
+    return seeded == seed
+               ? LK_OK
+               : lk_fail(LK_EINTERNAL, "backward with seed %g of a forward with %g", seed, seeded);
+}
+
 enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hook, size_t param)
 {
     if (!hook)
         return LK_OK;
     LK_PASS(lk_stream_mark(m->stream, LK_SPAN_GRADIENT, (int32_t)param));
     return hook->ready(hook->ctx, param);
+}
+
+enum lk_status lk_model_release(const struct lk_grad_hook *hook, size_t param)
+{
+    return hook && hook->released ? hook->released(hook->ctx, param) : LK_OK;
+}
+
+enum lk_status lk_model_finish(struct lk_model *m, const struct lk_grad_hook *hook, size_t param)
+{
+    LK_PASS(lk_model_release(hook, param));
+    return lk_model_ready(m, hook, param);
 }
 
 static void from_float(enum lk_dtype to, void *out, const float *in, size_t n)
@@ -293,6 +345,8 @@ enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
     m->ops = ops;
     m->device = d;
     m->stream = s;
+    m->seeded = NAN;
+    m->max_samples = config->max_samples;
     LK_PASS(lk_alloc(&m->params, n, sizeof *m->params));
     m->n_params = n;
     for (size_t i = 0; i < n; i++) {

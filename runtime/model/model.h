@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "runtime/device/device.h"
+#include "runtime/model/fuse.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,10 +44,17 @@ struct lk_model_config {
     const char *job; /* replay: path of a job.json */
 };
 
-/* A callback on the host, right after the op that completes a parameter's gradient was enqueued. */
+/*
+ * Callbacks on the host, during backward. `ready` comes right after the op that completes a
+ * parameter's gradient was enqueued. `released` comes when every op of this backward that reads the
+ * parameter's values was enqueued: from there on they may change. Where both come at once,
+ * `released` comes first. The weight of a linear layer is read after its gradient is ready, a tied
+ * one long before. A parameter that a model does not release is released at the end.
+ */
 struct lk_grad_hook {
     enum lk_status (*ready)(void *ctx, size_t param);
     void *ctx;
+    enum lk_status (*released)(void *ctx, size_t param); /* (optional) */
 };
 
 struct lk_comm;
@@ -57,12 +65,18 @@ struct lk_model_ops {
     enum lk_status (*create)(struct lk_device *d, struct lk_stream *s,
                              const struct lk_model_config *config, struct lk_model **out);
     void (*destroy)(struct lk_model *m);
-    /* Enqueue the forward pass; the mean loss over the batch's targets goes to m->loss. */
-    enum lk_status (*forward)(struct lk_model *m, const struct lk_batch *batch);
-    /* Enqueue the backward pass of the last forward with d(mean loss) = seed. accumulate false
-     * overwrites every gradient, true adds. hook (NULL: none) is called once per parameter. */
+    /* Enqueue the forward pass; the mean loss over the batch's targets goes to m->loss. seed: that
+     * of the backward pass that follows, whose first gradient may be computed at once; NAN: none
+     * follows. */
+    enum lk_status (*forward)(struct lk_model *m, const struct lk_batch *batch, double seed);
+    /* Enqueue the backward pass of the last forward with d(mean loss) = seed, the one that forward
+     * was told unless that was NAN. accumulate false
+     * overwrites every gradient, true adds. hook (NULL: none) hears once of each parameter. */
     enum lk_status (*backward)(struct lk_model *m, const struct lk_batch *batch, double seed,
                                bool accumulate, const struct lk_grad_hook *hook);
+    /* (optional) Enqueue what fusions[i] says once, with max_samples, on the model's own buffers.
+     * Needed for one that is measured. pre: a forward and a backward with as many ran before. */
+    enum lk_status (*probe)(struct lk_model *m, size_t fusion);
     /* (optional) Enqueue the model's own update instead of the optimizer's: for replayed jobs. */
     enum lk_status (*update)(struct lk_model *m);
     /*
@@ -79,10 +93,14 @@ struct lk_model { /* first member of a model's own struct */
     struct lk_stream *stream; /* borrowed: the compute stream */
     struct lk_param *params;
     size_t n_params;
+    struct lk_fused
+        *fusions; /* what can be fused; at first nothing is. Of the model's own struct */
+    size_t n_fusions;
+    double seeded;    /* the last forward computed the loss's gradient with this seed; NAN: none */
     lk_real *weights; /* allocation of all params[].data; NULL without */
     lk_wide *masters; /* allocation of all params[].master; NULL without */
     void *staging;    /* host buffer for copies of weights */
-    int context, vocab;
+    int context, vocab, max_samples;
     lk_wide *loss;           /* device memory, one element */
     double flops_per_sample; /* forward and backward; NaN: unknown */
     /* A replayed job: seconds that a step waits for each batch, and after its optimizer; DDP's

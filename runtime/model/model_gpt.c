@@ -47,6 +47,22 @@ enum { WTE, WPE, FIRST_BLOCK }; /* the blocks follow, then the last norm's weigh
 /* Limits beyond any machine, small enough that products of two of them do not overflow. */
 enum { MAX_LAYERS = 1024, MAX_WIDTH = 1 << 16, MAX_VOCAB = 1 << 20 };
 
+/* X(fusion, whose, name, measured): what can be fused. Blocks have the same shapes, so one choice
+ * serves them all. c_fc's bias is summed where gelu's derivative is made. */
+#define FUSION_LIST(X)                                                                             \
+    X(FUSED_LOSS, LK_FUSE_LOSS, "loss", false)                                                     \
+    X(FUSED_FC_BIAS, LK_FUSE_BIAS, "bias of c_fc", false)                                          \
+    X(FUSED_ATTN_BIAS, LK_FUSE_BIAS, "bias of c_attn", true)                                       \
+    X(FUSED_ATTN_PROJ_BIAS, LK_FUSE_BIAS, "bias of attn.c_proj", true)                             \
+    X(FUSED_FC_PROJ_BIAS, LK_FUSE_BIAS, "bias of mlp.c_proj", true)                                \
+    X(FUSED_GELU, LK_FUSE_GELU, "gelu", true)                                                      \
+    X(FUSED_GELU_BACKWARD, LK_FUSE_GELU, "gelu's derivative", true)
+
+enum { FUSION_LIST(LK_WORD_VALUE) FUSIONS };
+#define ROW(fusion, whose, name, measured) {name, whose, measured, false},
+static const struct lk_fused fusions[] = {FUSION_LIST(ROW)};
+#undef ROW
+
 /* Outputs kept for the backward pass; R = max_samples * context rows, C channels. */
 struct norm {
     lk_real *out;         /* (R, C) */
@@ -77,6 +93,7 @@ struct gpt {
     lk_real *dwide;   /* (R, 4 C): gradient of gelu, fc or qkv */
     lk_real *dnarrow; /* (R, C): gradient of a norm's output or the attention's */
     lk_real *scratch; /* (context, context); NULL where log_sum is kept */
+    struct lk_fused fusions[FUSIONS];
 };
 
 static size_t last_norm_param(const struct gpt *g)
@@ -250,6 +267,7 @@ static enum lk_status gpt_create(struct lk_device *d, struct lk_stream *s,
     g->base.context = config->context;
     g->base.vocab = config->vocab;
     g->stride = logits_stride((size_t)config->vocab);
+    lk_model_fusions(&g->base, g->fusions, fusions, FUSIONS);
     LK_TRY(lk_alloc(&g->blocks, g->layers, sizeof *g->blocks));
     lay_out(g, &a);
     LK_TRY(lk_model_arena_check(&a));
@@ -299,6 +317,22 @@ static enum lk_status linear_forward(struct gpt *g, lk_real *out, const lk_real 
                      .outputs = outputs);
 }
 
+/* Run the feed-forward layer's first half: fc and gelu. */
+static enum lk_status fc_forward(struct gpt *g, size_t l, size_t rows)
+{
+    struct block *b = &g->blocks[l];
+    const struct lk_param *w = &g->base.params[block_param(l, FC_WEIGHT)];
+    size_t c = g->channels;
+    bool fused = g->fusions[FUSED_GELU].used;
+
+    LK_PASS(LK_LAUNCH(g->base.stream, matmul_forward, .out = b->fc, .gelu = fused ? b->gelu : NULL,
+                      .in = b->ln_2.out, .weight = w[0].data, .bias = w[1].data, .rows = rows,
+                      .inputs = c, .outputs = 4 * c));
+    return fused ? LK_OK
+                 : LK_LAUNCH(g->base.stream, gelu_forward, .out = b->gelu, .in = b->fc,
+                             .n = rows * 4 * c);
+}
+
 static enum lk_status block_forward(struct gpt *g, size_t l, const lk_real *in,
                                     const struct lk_batch *batch)
 {
@@ -315,18 +349,31 @@ static enum lk_status block_forward(struct gpt *g, size_t l, const lk_real *in,
     LK_PASS(linear_forward(g, b->middle, b->attention, block_param(l, ATTN_PROJ_WEIGHT), in, rows,
                            c, c));
     LK_PASS(norm_forward(g, &b->ln_2, block_param(l, LN_2_WEIGHT), b->middle, rows));
-    LK_PASS(linear_forward(g, b->fc, b->ln_2.out, block_param(l, FC_WEIGHT), NULL, rows, c, 4 * c));
-    LK_PASS(
-        LK_LAUNCH(g->base.stream, gelu_forward, .out = b->gelu, .in = b->fc, .n = rows * 4 * c));
+    LK_PASS(fc_forward(g, l, rows));
     return linear_forward(g, b->out, b->gelu, block_param(l, FC_PROJ_WEIGHT), b->middle, rows,
                           4 * c, c);
 }
 
-static enum lk_status gpt_forward(struct lk_model *m, const struct lk_batch *batch)
+static struct lk_cross_entropy_forward_args loss_args(const struct gpt *g,
+                                                      const struct lk_batch *batch)
+{
+    return (struct lk_cross_entropy_forward_args){.loss = g->base.loss,
+                                                  .log_sum = g->log_sum,
+                                                  .logits = g->logits,
+                                                  .targets = batch->targets,
+                                                  .rows = (size_t)batch->samples *
+                                                          (size_t)batch->context,
+                                                  .vocab = (size_t)g->base.vocab,
+                                                  .target_stride = 1,
+                                                  .stride = g->stride};
+}
+
+static enum lk_status gpt_forward(struct lk_model *m, const struct lk_batch *batch, double seed)
 {
     struct gpt *g = (struct gpt *)m;
     size_t rows, vocab = (size_t)m->vocab;
     const lk_real *x = g->embedded;
+    struct lk_cross_entropy_forward_args loss = loss_args(g, batch);
 
     LK_PASS(lk_model_check_batch(m, batch, (int)g->max_samples));
     rows = (size_t)batch->samples * (size_t)batch->context;
@@ -342,9 +389,7 @@ static enum lk_status gpt_forward(struct lk_model *m, const struct lk_batch *bat
     LK_PASS(LK_LAUNCH(m->stream, matmul_forward, .out = g->logits, .in = g->last.out,
                       .weight = m->params[WTE].data, .rows = rows, .inputs = g->channels,
                       .outputs = vocab, .stride = g->stride));
-    return LK_LAUNCH(m->stream, cross_entropy_forward, .loss = m->loss, .log_sum = g->log_sum,
-                     .logits = g->logits, .targets = batch->targets, .rows = rows, .vocab = vocab,
-                     .target_stride = 1, .stride = g->stride);
+    return lk_model_loss_forward(m, &loss, g->fusions[FUSED_LOSS].used, seed);
 }
 
 /* ---- Backward ---- */
@@ -370,8 +415,62 @@ static enum lk_status norm_backward(const struct pass *p, const struct norm *n, 
                       .dbias = w[1].grad, .dout = dout, .in = in, .weight = w[0].data,
                       .mean = n->mean, .rstd = n->rstd, .rows = p->rows, .channels = g->channels,
                       .accumulate = p->accumulate, .accumulate_input = !start));
-    LK_PASS(lk_model_ready(&g->base, p->hook, weight));
-    return lk_model_ready(&g->base, p->hook, weight + 1);
+    LK_PASS(lk_model_finish(&g->base, p->hook, weight));
+    return lk_model_finish(&g->base, p->hook, weight + 1);
+}
+
+/* Backward of a linear layer's weight and bias, unless c_fc's bias is the work of gelu's. */
+static enum lk_status weight_backward(const struct pass *p, const lk_real *dout, const lk_real *in,
+                                      size_t weight, size_t inputs, size_t outputs)
+{
+    static const int biases[BLOCK_PARAMS] = {[ATTN_WEIGHT] = FUSED_ATTN_BIAS,
+                                             [ATTN_PROJ_WEIGHT] = FUSED_ATTN_PROJ_BIAS,
+                                             [FC_WEIGHT] = FUSED_FC_BIAS,
+                                             [FC_PROJ_WEIGHT] = FUSED_FC_PROJ_BIAS};
+    struct gpt *g = p->g;
+    const struct lk_param *w = &g->base.params[weight];
+    int bias = biases[(weight - FIRST_BLOCK) % BLOCK_PARAMS];
+    bool fused = g->fusions[bias].used;
+
+    return LK_LAUNCH(g->base.stream, matmul_backward_weight, .dweight = w[0].grad,
+                     .dbias = fused && bias == FUSED_FC_BIAS ? NULL : w[1].grad, .dout = dout,
+                     .in = in, .rows = p->rows, .inputs = inputs, .outputs = outputs,
+                     .accumulate = p->accumulate, .epilogue = fused);
+}
+
+/* Backward of a linear layer's input. */
+static enum lk_status input_backward(const struct pass *p, lk_real *din, const lk_real *dout,
+                                     size_t weight, size_t inputs, size_t outputs)
+{
+    return LK_LAUNCH(p->g->base.stream, matmul_backward_input, .din = din, .dout = dout,
+                     .weight = p->g->base.params[weight].data, .rows = p->rows, .inputs = inputs,
+                     .outputs = outputs);
+}
+
+/* Backward of the input of block l's mlp.c_proj, which is gelu's output, and of gelu. */
+static enum lk_status gelu_backward(const struct pass *p, size_t l)
+{
+    struct gpt *g = p->g;
+    const struct lk_param *fc = &g->base.params[block_param(l, FC_WEIGHT)];
+    lk_real *dbias = g->fusions[FUSED_FC_BIAS].used ? fc[1].grad : NULL;
+    size_t weight = block_param(l, FC_PROJ_WEIGHT), c = g->channels;
+
+    if (g->fusions[FUSED_GELU_BACKWARD].used)
+        return LK_LAUNCH(g->base.stream, matmul_backward_input, .din = g->dwide, .dout = g->dstream,
+                         .weight = g->base.params[weight].data, .gelu_in = g->blocks[l].fc,
+                         .dbias = dbias, .rows = p->rows, .inputs = 4 * c, .outputs = c,
+                         .accumulate_bias = p->accumulate);
+    LK_PASS(input_backward(p, g->dwide, g->dstream, weight, 4 * c, c));
+    return LK_LAUNCH(g->base.stream, gelu_backward, .din = g->dwide, .dbias = dbias,
+                     .dout = g->dwide, .in = g->blocks[l].fc, .n = p->rows * 4 * c,
+                     .columns = 4 * c, .accumulate = p->accumulate);
+}
+
+/* Say that the gradients of a linear layer are ready; its weight is read after that. */
+static enum lk_status linear_ready(const struct pass *p, size_t weight)
+{
+    LK_PASS(lk_model_finish(&p->g->base, p->hook, weight + 1));
+    return lk_model_ready(&p->g->base, p->hook, weight);
 }
 
 /* Backward of a linear layer: the weight's gradient first, so that its all-reduce can start while
@@ -380,28 +479,22 @@ static enum lk_status linear_backward(const struct pass *p, lk_real *din, const 
                                       const lk_real *in, size_t weight, size_t inputs,
                                       size_t outputs)
 {
-    struct lk_model *m = &p->g->base;
-    const struct lk_param *w = &m->params[weight];
-
-    LK_PASS(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = w[0].grad, .dbias = w[1].grad,
-                      .dout = dout, .in = in, .rows = p->rows, .inputs = inputs, .outputs = outputs,
-                      .accumulate = p->accumulate));
-    LK_PASS(lk_model_ready(m, p->hook, weight + 1));
-    LK_PASS(lk_model_ready(m, p->hook, weight));
-    return LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
-                     .weight = w[0].data, .rows = p->rows, .inputs = inputs, .outputs = outputs);
+    LK_PASS(weight_backward(p, dout, in, weight, inputs, outputs));
+    LK_PASS(linear_ready(p, weight));
+    LK_PASS(input_backward(p, din, dout, weight, inputs, outputs));
+    return lk_model_release(p->hook, weight);
 }
 
 static enum lk_status block_backward(const struct pass *p, size_t l, const lk_real *in)
 {
     struct gpt *g = p->g;
     const struct block *b = &g->blocks[l];
-    size_t c = g->channels;
+    size_t c = g->channels, fc_proj = block_param(l, FC_PROJ_WEIGHT);
 
-    LK_PASS(linear_backward(p, g->dwide, g->dstream, b->gelu, block_param(l, FC_PROJ_WEIGHT), 4 * c,
-                            c));
-    LK_PASS(LK_LAUNCH(g->base.stream, gelu_backward, .din = g->dwide, .dout = g->dwide, .in = b->fc,
-                      .n = p->rows * 4 * c));
+    LK_PASS(weight_backward(p, g->dstream, b->gelu, fc_proj, 4 * c, c));
+    LK_PASS(linear_ready(p, fc_proj));
+    LK_PASS(gelu_backward(p, l));
+    LK_PASS(lk_model_release(p->hook, fc_proj));
     LK_PASS(
         linear_backward(p, g->dnarrow, g->dwide, b->ln_2.out, block_param(l, FC_WEIGHT), c, 4 * c));
     LK_PASS(norm_backward(p, &b->ln_2, block_param(l, LN_2_WEIGHT), g->dnarrow, b->middle, false));
@@ -422,17 +515,17 @@ static enum lk_status head_backward(const struct pass *p, double seed, const lk_
 {
     struct gpt *g = p->g;
     struct lk_model *m = &g->base;
+    struct lk_cross_entropy_forward_args loss = loss_args(g, p->batch);
     size_t vocab = (size_t)m->vocab;
 
-    LK_PASS(LK_LAUNCH(m->stream, cross_entropy_backward, .dlogits = g->logits, .logits = g->logits,
-                      .log_sum = g->log_sum, .targets = p->batch->targets, .rows = p->rows,
-                      .vocab = vocab, .target_stride = 1, .stride = g->stride, .seed = seed));
+    LK_PASS(lk_model_loss_backward(m, &loss, seed));
     LK_PASS(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = m->params[WTE].grad,
                       .dout = g->logits, .in = g->last.out, .rows = p->rows, .inputs = g->channels,
                       .outputs = vocab, .stride = g->stride, .accumulate = p->accumulate));
     LK_PASS(LK_LAUNCH(m->stream, matmul_backward_input, .din = g->dnarrow, .dout = g->logits,
                       .weight = m->params[WTE].data, .rows = p->rows, .inputs = g->channels,
                       .outputs = vocab, .stride = g->stride));
+    LK_PASS(lk_model_release(p->hook, WTE));
     return norm_backward(p, &g->last, last_norm_param(g), g->dnarrow, stream, true);
 }
 
@@ -446,7 +539,7 @@ static enum lk_status embedding_backward(const struct pass *p)
                       .dout = g->dstream, .samples = samples, .context = context,
                       .channels = g->channels, .wpe_rows = (size_t)m->context,
                       .accumulate = p->accumulate));
-    LK_PASS(lk_model_ready(m, p->hook, WPE));
+    LK_PASS(lk_model_finish(m, p->hook, WPE));
     LK_PASS(LK_LAUNCH(m->stream, encoder_backward_token, .dwte = m->params[WTE].grad,
                       .dout = g->dstream, .tokens = p->batch->inputs, .samples = samples,
                       .context = context, .channels = g->channels, .vocab = (size_t)m->vocab,
@@ -471,6 +564,28 @@ static enum lk_status gpt_backward(struct lk_model *m, const struct lk_batch *ba
     return embedding_backward(&p);
 }
 
+static enum lk_status gpt_probe(struct lk_model *m, size_t fusion)
+{
+    struct gpt *g = (struct gpt *)m;
+    const struct block *b = g->blocks;
+    size_t c = g->channels;
+    struct pass p = {.g = g, .rows = g->max_samples * (size_t)m->context};
+
+    switch (fusion) {
+    case FUSED_ATTN_BIAS:
+        return weight_backward(&p, g->dwide, b->ln_1.out, block_param(0, ATTN_WEIGHT), c, 3 * c);
+    case FUSED_ATTN_PROJ_BIAS:
+        return weight_backward(&p, g->dstream, b->attention, block_param(0, ATTN_PROJ_WEIGHT), c,
+                               c);
+    case FUSED_FC_PROJ_BIAS:
+        return weight_backward(&p, g->dstream, b->gelu, block_param(0, FC_PROJ_WEIGHT), 4 * c, c);
+    case FUSED_GELU:
+        return fc_forward(g, 0, p.rows);
+    default:
+        return gelu_backward(&p, 0);
+    }
+}
+
 const struct lk_model_ops lk_model_gpt = {
     .name = "gpt",
     .help = "GPT-2: layers, heads, channels, context, vocab",
@@ -478,4 +593,5 @@ const struct lk_model_ops lk_model_gpt = {
     .destroy = gpt_destroy,
     .forward = gpt_forward,
     .backward = gpt_backward,
+    .probe = gpt_probe,
 };

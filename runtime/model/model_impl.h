@@ -56,7 +56,25 @@ enum lk_status lk_model_check_size(const char *what, int value, int max);
 enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_batch *batch,
                                     int max_samples);
 
-/* Mark a parameter's gradient as final on the stream and call the hook. hook may be NULL. */
+/* List what can be fused in the model's own array: n of `list`. */
+void lk_model_fusions(struct lk_model *m, struct lk_fused *own, const struct lk_fused *list,
+                      size_t n);
+
+/* Enqueue the loss, and if `fused` and a seed is given its gradient, in place of the logits. */
+enum lk_status lk_model_loss_forward(struct lk_model *m,
+                                     const struct lk_cross_entropy_forward_args *args, bool fused,
+                                     double seed);
+/* Enqueue the loss's gradient unless forward has done it. LK_EINTERNAL when that was with another
+ * seed. args: those of forward. */
+enum lk_status lk_model_loss_backward(struct lk_model *m,
+                                      const struct lk_cross_entropy_forward_args *args,
+                                      double seed);
+
+/* Mark a parameter's gradient as final on the stream and tell the hook. hook may be NULL. */
 enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hook, size_t param);
+/* Tell the hook that no op enqueued from now on reads the parameter in this backward. */
+enum lk_status lk_model_release(const struct lk_grad_hook *hook, size_t param);
+/* Tell the hook both. */
+enum lk_status lk_model_finish(struct lk_model *m, const struct lk_grad_hook *hook, size_t param);
 
 #endif

@@ -17,6 +17,15 @@
 
 enum { NAME_SIZE = 48, MAX_LAYERS = 1024, MAX_WIDTH = 1 << 16, MAX_VOCAB = 1 << 20 };
 
+/* What can be fused: the loss, and the biases of the first, the middle and the last layers. */
+enum { FUSED_LOSS, FUSED_FIRST, FUSED_LAST, FUSED_MIDDLE, FUSIONS };
+static const struct lk_fused fusions[FUSIONS] = {
+    [FUSED_LOSS] = {"loss", LK_FUSE_LOSS, false, false},
+    [FUSED_FIRST] = {"bias of the first layer", LK_FUSE_BIAS, true, false},
+    [FUSED_LAST] = {"bias of the last layer", LK_FUSE_BIAS, true, false},
+    [FUSED_MIDDLE] = {"biases of the other layers", LK_FUSE_BIAS, true, false},
+};
+
 struct mlp {
     struct lk_model base;
     size_t layers; /* hidden layers; there is one more linear layer */
@@ -27,6 +36,7 @@ struct mlp {
     lk_real *logits;      /* (max_samples, vocab); backward turns them into their gradient */
     lk_wide *log_sum;     /* (max_samples) */
     lk_real *dhidden[2];  /* (max_samples, channels): gradients of a layer's output and input */
+    struct lk_fused fusions[FUSIONS];
 };
 
 /* Return the sizes of linear layer i of layers + 1. */
@@ -127,6 +137,7 @@ static enum lk_status mlp_create(struct lk_device *d, struct lk_stream *s,
     p->base.context = config->context;
     p->base.vocab = config->vocab;
     p->base.has_kinks = true;
+    lk_model_fusions(&p->base, p->fusions, fusions, p->layers > 1 ? FUSIONS : FUSED_MIDDLE);
     LK_TRY(lk_alloc(&p->hidden, p->layers, sizeof *p->hidden));
     lay_out(p, &a);
     LK_TRY(lk_model_arena_check(&a));
@@ -160,9 +171,24 @@ static enum lk_status check_batch(const struct mlp *p, const struct lk_batch *ba
     return lk_model_check_batch(&p->base, batch, (int)p->max_samples);
 }
 
-static enum lk_status mlp_forward(struct lk_model *m, const struct lk_batch *batch)
+static struct lk_cross_entropy_forward_args loss_args(const struct mlp *p,
+                                                      const struct lk_batch *batch)
+{
+    size_t context = (size_t)p->base.context;
+
+    return (struct lk_cross_entropy_forward_args){.loss = p->base.loss,
+                                                  .log_sum = p->log_sum,
+                                                  .logits = p->logits,
+                                                  .targets = batch->targets + context - 1,
+                                                  .rows = (size_t)batch->samples,
+                                                  .vocab = (size_t)p->base.vocab,
+                                                  .target_stride = context};
+}
+
+static enum lk_status mlp_forward(struct lk_model *m, const struct lk_batch *batch, double seed)
 {
     struct mlp *p = (struct mlp *)m;
+    struct lk_cross_entropy_forward_args loss = loss_args(p, batch);
     size_t rows, context = (size_t)m->context;
 
     LK_PASS(check_batch(p, batch));
@@ -180,9 +206,20 @@ static enum lk_status mlp_forward(struct lk_model *m, const struct lk_batch *bat
             LK_PASS(
                 LK_LAUNCH(m->stream, relu_forward, .out = to, .in = to, .n = rows * p->channels));
     }
-    return LK_LAUNCH(m->stream, cross_entropy_forward, .loss = m->loss, .log_sum = p->log_sum,
-                     .logits = p->logits, .targets = batch->targets + context - 1, .rows = rows,
-                     .vocab = (size_t)m->vocab, .target_stride = context);
+    return lk_model_loss_forward(m, &loss, p->fusions[FUSED_LOSS].used, seed);
+}
+
+/* Backward of layer i's weight and bias. */
+static enum lk_status weight_backward(struct mlp *p, size_t i, const lk_real *dout, size_t rows,
+                                      bool accumulate)
+{
+    const struct lk_param *w = &p->base.params[2 * i];
+    size_t fusion = i == 0 ? FUSED_FIRST : i == p->layers ? FUSED_LAST : FUSED_MIDDLE;
+
+    return LK_LAUNCH(p->base.stream, matmul_backward_weight, .dweight = w[0].grad,
+                     .dbias = w[1].grad, .dout = dout, .in = input_of(p, i), .rows = rows,
+                     .inputs = inputs_of(p, i), .outputs = outputs_of(p, i),
+                     .accumulate = accumulate, .epilogue = p->fusions[fusion].used);
 }
 
 /* Backward of linear layer i: dout is the gradient of its output; *din gets that of its input,
@@ -192,36 +229,31 @@ static enum lk_status layer_backward(struct mlp *p, size_t i, const lk_real *dou
 {
     struct lk_model *m = &p->base;
     const struct lk_param *w = &m->params[2 * i];
-    enum lk_status st = LK_OK;
 
-    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = w[0].grad, .dbias = w[1].grad,
-                     .dout = dout, .in = input_of(p, i), .rows = rows, .inputs = inputs_of(p, i),
-                     .outputs = outputs_of(p, i), .accumulate = accumulate));
-    LK_TRY(lk_model_ready(m, hook, 2 * i + 1));
-    LK_TRY(lk_model_ready(m, hook, 2 * i));
+    LK_PASS(weight_backward(p, i, dout, rows, accumulate));
+    LK_PASS(lk_model_finish(m, hook, 2 * i + 1));
     if (i == 0)
-        goto out;
-    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
-                     .weight = w[0].data, .rows = rows, .inputs = inputs_of(p, i),
-                     .outputs = outputs_of(p, i)));
-    LK_TRY(LK_LAUNCH(m->stream, relu_backward, .din = din, .dout = din, .out = p->hidden[i - 1],
-                     .n = rows * p->channels));
-out:
-    return st;
+        return lk_model_finish(m, hook, 0);
+    LK_PASS(lk_model_ready(m, hook, 2 * i));
+    LK_PASS(LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
+                      .weight = w[0].data, .rows = rows, .inputs = inputs_of(p, i),
+                      .outputs = outputs_of(p, i)));
+    LK_PASS(lk_model_release(hook, 2 * i));
+    return LK_LAUNCH(m->stream, relu_backward, .din = din, .dout = din, .out = p->hidden[i - 1],
+                     .n = rows * p->channels);
 }
 
 static enum lk_status mlp_backward(struct lk_model *m, const struct lk_batch *batch, double seed,
                                    bool accumulate, const struct lk_grad_hook *hook)
 {
     struct mlp *p = (struct mlp *)m;
-    size_t rows, context = (size_t)m->context;
+    struct lk_cross_entropy_forward_args loss = loss_args(p, batch);
+    size_t rows;
     const lk_real *dout = p->logits;
 
     LK_PASS(check_batch(p, batch));
     rows = (size_t)batch->samples;
-    LK_PASS(LK_LAUNCH(m->stream, cross_entropy_backward, .dlogits = p->logits, .logits = p->logits,
-                      .log_sum = p->log_sum, .targets = batch->targets + context - 1, .rows = rows,
-                      .vocab = (size_t)m->vocab, .target_stride = context, .seed = seed));
+    LK_PASS(lk_model_loss_backward(m, &loss, seed));
     for (size_t i = p->layers + 1; i-- > 0;) {
         lk_real *din = p->dhidden[i % 2];
 
@@ -231,6 +263,15 @@ static enum lk_status mlp_backward(struct lk_model *m, const struct lk_batch *ba
     return LK_OK;
 }
 
+static enum lk_status mlp_probe(struct lk_model *m, size_t fusion)
+{
+    struct mlp *p = (struct mlp *)m;
+    size_t layer = fusion == FUSED_FIRST ? 0 : fusion == FUSED_LAST ? p->layers : 1;
+
+    return weight_backward(p, layer, layer == p->layers ? p->logits : p->dhidden[0], p->max_samples,
+                           false);
+}
+
 const struct lk_model_ops lk_model_mlp = {
     .name = "mlp",
     .help = "perceptron on a window of bytes: layers (hidden), channels (width), context, vocab",
@@ -238,4 +279,5 @@ const struct lk_model_ops lk_model_mlp = {
     .destroy = mlp_destroy,
     .forward = mlp_forward,
     .backward = mlp_backward,
+    .probe = mlp_probe,
 };

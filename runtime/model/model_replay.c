@@ -104,12 +104,13 @@ static enum lk_status exchange(struct replay *r, size_t layer, bool backward)
     return lk_stream_wait(r->model.stream, r->back);
 }
 
-static enum lk_status forward(struct lk_model *m, const struct lk_batch *batch)
+static enum lk_status forward(struct lk_model *m, const struct lk_batch *batch, double seed)
 {
     struct replay *r = (struct replay *)m;
     struct times t = {0};
     double reached = 0;
 
+    (void)seed;
     LK_PASS(times_at(&r->job, batch->samples, &t));
     for (size_t i = 0; i < r->job.n_sync_bn; i++) {
         double at = r->job.sync_bn[i].at;

@@ -1,30 +1,36 @@
 /*
- * SGD with momentum and AdamW: one launch updates all parameters, listed in a table in device
- * memory. The table is sent again when a gradient has moved, which happens once, when buckets are
- * rebuilt. The model owns exact weights beside narrow ones (lk_param.master).
+ * SGD with momentum and AdamW. A launch updates the parameters of a bucket, or all: they are listed
+ * in a table in device memory, bucket by bucket. The table and the update's rate are one block,
+ * which is sent before the first launch of an update; on devices that use host memory it is read
+ * where it is. The model owns exact weights beside narrow ones (lk_param.master).
  */
 #include "runtime/model/optim.h"
 
 #include "base/array.h"
-#include "base/clock.h"
 #include "kernels/ops.h"
 
 #include <math.h>
 #include <stdlib.h>
 
+/* What the ops read. */
+struct block {
+    struct lk_optim_rate rate;
+    struct lk_optim_tensor tensors[]; /* n_params, by bucket */
+};
+
 struct lk_optim {
     struct lk_optim_config config;
     struct lk_device *device;
     size_t n_params;
-    size_t elems;                         /* of all parameters */
-    size_t n_chunks;                      /* of the table */
-    size_t state_elems;                   /* state elements per parameter element: 0, 1 or 2 */
-    lk_wide *state;                       /* state_elems planes of elems each; NULL without */
-    struct lk_optim_tensor *host, *table; /* (n_params), the same on the host and the device */
-    struct lk_event *sent;                /* the host's table has been copied */
+    size_t *state_of;           /* first element of each parameter's state in a plane */
+    size_t elems;               /* of all parameters */
+    size_t state_elems;         /* state elements per parameter element: 0, 1 or 2 */
+    lk_wide *state;             /* state_elems planes of elems each; NULL without */
+    struct block *host, *block; /* block: on the device; host itself where that is possible */
+    size_t *first;              /* n_buckets + 1: where a bucket begins in the table */
+    size_t n_buckets, block_bytes;
+    bool sent; /* the block of this update */
 };
-
-static const uint64_t transfer_timeout_ns = 120 * LK_NS_PER_S;
 
 static enum lk_status check(const struct lk_optim_config *c)
 {
@@ -57,27 +63,36 @@ static lk_wide *state_at(const struct lk_optim *o, size_t plane, size_t at)
     return plane < o->state_elems ? (char *)o->state + offset : NULL;
 }
 
-static void fill_table(struct lk_optim *o, const struct lk_param *params)
+static size_t chunks_of(const struct lk_optim_tensor *t)
 {
-    size_t at = 0;
+    return (t->n + LK_OPTIM_CHUNK - 1) / LK_OPTIM_CHUNK;
+}
 
-    o->n_chunks = 0;
-    for (size_t i = 0; i < o->n_params; i++) {
-        const struct lk_param *p = &params[i];
+static void fill_row(struct lk_optim *o, size_t row, const struct lk_param *p, size_t param)
+{
+    const struct lk_optim_tensor *before = row ? &o->host->tensors[row - 1] : NULL;
 
-        o->host[i] = (struct lk_optim_tensor){
-            .param = p->data,
-            .master = p->master,
-            .m = state_at(o, 0, at),
-            .v = state_at(o, 1, at),
-            .grad = p->grad,
-            .n = p->elems,
-            .first_chunk = o->n_chunks,
-            .weight_decay = p->decay ? o->config.weight_decay : 0,
-        };
-        o->n_chunks += (p->elems + LK_OPTIM_CHUNK - 1) / LK_OPTIM_CHUNK;
-        at += p->elems;
-    }
+    o->host->tensors[row] = (struct lk_optim_tensor){
+        .param = p->data,
+        .master = p->master,
+        .m = state_at(o, 0, o->state_of[param]),
+        .v = state_at(o, 1, o->state_of[param]),
+        .grad = p->grad,
+        .n = p->elems,
+        .first_chunk = before ? before->first_chunk + chunks_of(before) : 0,
+        .weight_decay = p->decay ? o->config.weight_decay : 0,
+    };
+}
+
+static enum lk_status make_block(struct lk_optim *o)
+{
+    o->block_bytes = sizeof *o->host + o->n_params * sizeof *o->host->tensors;
+    LK_PASS(lk_device_alloc_host(o->device, o->block_bytes, (void **)&o->host));
+    if (lk_device_uses_host_memory(o->device))
+        o->block = o->host;
+    else
+        LK_PASS(lk_device_alloc(o->device, o->block_bytes, (void **)&o->block));
+    return LK_OK;
 }
 
 enum lk_status lk_optim_create(struct lk_device *d, const struct lk_optim_config *config,
@@ -93,13 +108,15 @@ enum lk_status lk_optim_create(struct lk_device *d, const struct lk_optim_config
     o->device = d;
     o->n_params = n_params;
     o->state_elems = state_elems(config);
-    for (size_t i = 0; i < n_params; i++)
+    LK_TRY(lk_alloc(&o->state_of, n_params, sizeof *o->state_of));
+    LK_TRY(lk_alloc(&o->first, n_params + 1, sizeof *o->first));
+    for (size_t i = 0; i < n_params; i++) {
+        o->state_of[i] = o->elems;
         o->elems += params[i].elems;
+    }
     if (lk_optim_state_bytes(o) > 0)
         LK_TRY(lk_device_alloc(d, lk_optim_state_bytes(o), &o->state));
-    LK_TRY(lk_device_alloc_host(d, n_params * sizeof *o->host, (void **)&o->host));
-    LK_TRY(lk_device_alloc(d, n_params * sizeof *o->table, (void **)&o->table));
-    LK_TRY(lk_event_create(d, &o->sent));
+    LK_TRY(make_block(o));
     *out = o;
     o = NULL;
 out:
@@ -112,9 +129,11 @@ void lk_optim_destroy(struct lk_optim *o)
     if (!o)
         return;
     lk_device_free(o->device, o->state);
-    lk_device_free(o->device, o->table);
+    if (o->block != o->host)
+        lk_device_free(o->device, o->block);
     lk_device_free_host(o->device, o->host);
-    lk_event_destroy(o->sent);
+    free(o->state_of);
+    free(o->first);
     free(o);
 }
 
@@ -123,43 +142,54 @@ size_t lk_optim_state_bytes(const struct lk_optim *o)
     return o->state_elems * o->elems * lk_device_wide_bytes(o->device);
 }
 
-static bool table_holds(const struct lk_optim *o, const struct lk_param *params)
-{
-    for (size_t i = 0; i < o->n_params; i++)
-        if (o->host[i].param != params[i].data || o->host[i].grad != params[i].grad)
-            return false;
-    return true;
-}
-
-/* Send the table to the device. The previous copy must have read the host's table before it
- * changes; that copy belongs to a step that has ended, so this does not wait. */
-static enum lk_status send_table(struct lk_optim *o, struct lk_stream *s,
-                                 const struct lk_param *params)
-{
-    if (table_holds(o, params))
-        return LK_OK;
-    LK_PASS(lk_event_sync(o->sent, lk_deadline_in(transfer_timeout_ns)));
-    fill_table(o, params);
-    LK_PASS(lk_stream_copy(s, o->table, o->host, o->n_params * sizeof *o->host));
-    return lk_event_record(o->sent, s);
-}
-
-enum lk_status lk_optim_step(struct lk_optim *o, struct lk_stream *s, const struct lk_param *params,
-                             double learning_rate, int64_t t)
+void lk_optim_begin(struct lk_optim *o, const struct lk_param *params,
+                    const struct lk_bucket_plan *buckets, double learning_rate, int64_t t)
 {
     const struct lk_optim_config *c = &o->config;
 
-    LK_PASS(send_table(o, s, params));
-    if (c->kind == LK_OPTIM_SGD)
-        LK_PASS(LK_LAUNCH(s, sgd, .tensors = o->table, .n_tensors = o->n_params,
-                          .n_chunks = o->n_chunks, .elems = o->elems,
-                          .learning_rate = learning_rate, .momentum = c->momentum));
-    else
-        LK_PASS(LK_LAUNCH(s, adamw, .tensors = o->table, .n_tensors = o->n_params,
-                          .n_chunks = o->n_chunks, .elems = o->elems,
-                          .learning_rate = learning_rate, .beta1 = c->beta1, .beta2 = c->beta2,
-                          .eps = c->eps, .t = t));
+    o->host->rate = (struct lk_optim_rate){
+        .learning_rate = learning_rate,
+        .corrected = learning_rate / (1 - pow(c->beta1, (double)t)),
+        .root = sqrt(1 / (1 - pow(c->beta2, (double)t))),
+    };
+    for (size_t row = 0; row < o->n_params; row++) {
+        size_t param = buckets ? buckets->index[row] : row;
+
+        fill_row(o, row, &params[param], param);
+    }
+    o->n_buckets = buckets ? buckets->n_buckets : 1;
+    for (size_t b = 0; b <= o->n_buckets; b++)
+        o->first[b] = buckets ? buckets->first[b] : b * o->n_params;
+    o->sent = false;
+}
+
+static enum lk_status send_block(struct lk_optim *o, struct lk_stream *s)
+{
+    if (o->sent || o->block == o->host)
+        return LK_OK;
+    LK_PASS(lk_stream_copy(s, o->block, o->host, o->block_bytes));
+    o->sent = true;
     return LK_OK;
+}
+
+enum lk_status lk_optim_update(struct lk_optim *o, struct lk_stream *s, size_t bucket)
+{
+    const struct lk_optim_config *c = &o->config;
+    size_t from = bucket == LK_OPTIM_ALL ? 0 : o->first[bucket], elems = 0, chunks = 0;
+    size_t to = bucket == LK_OPTIM_ALL ? o->n_params : o->first[bucket + 1];
+    const struct lk_optim_tensor *tensors = o->block->tensors + from;
+
+    LK_PASS(send_block(o, s));
+    for (size_t i = from; i < to; i++) {
+        elems += o->host->tensors[i].n;
+        chunks += chunks_of(&o->host->tensors[i]);
+    }
+    if (c->kind == LK_OPTIM_SGD)
+        return LK_LAUNCH(s, sgd, .tensors = tensors, .n_tensors = to - from, .n_chunks = chunks,
+                         .elems = elems, .rate = &o->block->rate, .momentum = c->momentum);
+    return LK_LAUNCH(s, adamw, .tensors = tensors, .n_tensors = to - from, .n_chunks = chunks,
+                     .elems = elems, .rate = &o->block->rate, .beta1 = c->beta1, .beta2 = c->beta2,
+                     .eps = c->eps);
 }
 
 double lk_optim_rate(const struct lk_optim_config *config, int64_t step, int64_t global_batch)

@@ -3,6 +3,7 @@
 #ifndef LK_RUNTIME_OPTIM_H
 #define LK_RUNTIME_OPTIM_H
 
+#include "base/bucket.h"
 #include "base/status.h"
 #include "base/words.h"
 #include "runtime/device/device.h"
@@ -36,9 +37,17 @@ enum lk_status lk_optim_create(struct lk_device *d, const struct lk_optim_config
                                struct lk_optim **out);
 void lk_optim_destroy(struct lk_optim *o); /* NULL is legal; pre: its streams are idle */
 
-/* Enqueue update number t (from 1) of all parameters on s. params: those given to create. */
-enum lk_status lk_optim_step(struct lk_optim *o, struct lk_stream *s, const struct lk_param *params,
-                             double learning_rate, int64_t t);
+/*
+ * Prepare update number t (from 1) of the parameters given to create, in these buckets; NULL: all
+ * in one. Nothing is enqueued: the first lk_optim_update sends what was prepared, and a graph that
+ * was captured with it sends it again at every launch. pre: earlier updates have run.
+ */
+void lk_optim_begin(struct lk_optim *o, const struct lk_param *params,
+                    const struct lk_bucket_plan *buckets, double learning_rate, int64_t t);
+/* Enqueue the update of a bucket's parameters, or of all. The updates between two calls of
+ * lk_optim_begin are on one stream. A parameter's bits do not depend on the buckets. */
+enum lk_status lk_optim_update(struct lk_optim *o, struct lk_stream *s, size_t bucket);
+#define LK_OPTIM_ALL SIZE_MAX
 
 /* Return the bytes of state: 0, 1 (momentum) or 2 (AdamW) wide elements per parameter element. */
 size_t lk_optim_state_bytes(const struct lk_optim *o);

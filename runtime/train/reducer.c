@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "base/span.h"
 #include "kernels/ops.h"
+#include "runtime/train/early.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,12 +43,14 @@ struct lk_reducer {
     size_t slab_elems;
     char *old_slab; /* the planted stale view still points here */
 
-    bool synced;      /* this micro-batch all-reduces its gradients */
-    bool *seen;       /* by parameter: its gradient is ready, in this backward */
-    size_t next;      /* the next bucket to all-reduce */
-    size_t n_ready;   /* gradients seen in this backward */
-    size_t *order;    /* parameters by readiness in the first synchronised backward */
-    bool order_known; /* that backward is over */
+    bool synced;            /* this micro-batch all-reduces its gradients */
+    bool *seen;             /* by parameter: its gradient is ready, in this backward */
+    size_t next;            /* the next bucket to all-reduce */
+    size_t n_ready;         /* gradients seen in this backward */
+    struct lk_early *early; /* NULL: no updates are early */
+    bool updating;          /* this micro-batch updates its buckets early */
+    size_t *order;          /* parameters by readiness in the first synchronised backward */
+    bool order_known;       /* that backward is over */
     bool rebuilt;
     struct lk_event *reduced; /* on the net stream: all buckets of this micro-batch are reduced */
     void *used; /* find_unused: device map, n_params int32; never read, as all are used */
@@ -286,6 +289,10 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     LK_TRY(lk_alloc(&r->seen, n_params, sizeof *r->seen));
     LK_TRY(lk_alloc(&r->order, n_params, sizeof *r->order));
     LK_TRY(lk_event_create(r->device, &r->reduced));
+    if (config->early)
+        LK_TRY(lk_early_create(config->early, config->compute, config->net, n_params,
+                               config->plant == LK_PLANT_EARLY_UPDATE, &r->early));
+    r->config.early = NULL; /* copied */
     if (config->find_unused) {
         LK_TRY(lk_event_create(r->device, &r->marked));
         LK_TRY(lk_device_alloc(r->device, n_params * lk_dtype_bytes(LK_I32), &r->used));
@@ -306,6 +313,7 @@ void lk_reducer_destroy(struct lk_reducer *r)
     if (!r)
         return;
     drop_buckets(r);
+    lk_early_destroy(r->early);
     lk_event_destroy(r->reduced);
     lk_event_destroy(r->marked);
     lk_device_free(r->device, r->used);
@@ -399,6 +407,7 @@ enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
     r->synced = !c->no_sync || micro_batch == c->accumulation - 1;
     r->measuring = c->noise_every > 0 && r->step % (uint32_t)c->noise_every == 0 &&
                    micro_batch == measured_micro_batch(r);
+    r->updating = r->early && micro_batch == c->accumulation - 1;
     r->next = 0;
     r->n_ready = 0;
     memset(r->seen, 0, r->n_params * sizeof *r->seen);
@@ -406,6 +415,8 @@ enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
         r->buckets[b].pending = r->plan.first[b + 1] - r->plan.first[b];
     if (!c->no_sync && micro_batch > 0)
         LK_PASS(share_sums(r));
+    if (r->updating)
+        LK_PASS(lk_early_begin(r->early, &r->plan));
     if (r->synced && c->plant == LK_PLANT_EARLY_BUCKET)
         LK_PASS(plant_early_bucket(r));
     return LK_OK;
@@ -441,6 +452,8 @@ static enum lk_status launch(struct lk_reducer *r, size_t b)
     if (c->plant != LK_PLANT_DROPPED_BUCKET || b != 0)
         LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
     LK_TRY(measure(r, b, r->plan.n_buckets + b));
+    if (r->updating)
+        LK_TRY(lk_early_reduced(r->early, b));
 out:
     lk_span_leave(c->track, &span);
     return st;
@@ -474,12 +487,21 @@ static enum lk_status on_ready(void *ctx, size_t param)
     if (--bucket->pending > 0)
         return LK_OK;
     LK_PASS(lk_event_record(bucket->ready, r->config.compute));
+    if (r->updating)
+        lk_early_ready(r->early, r->bucket_of[param]);
     return launch_ready(r);
+}
+
+static enum lk_status on_released(void *ctx, size_t param)
+{
+    struct lk_reducer *r = ctx;
+
+    return r->updating ? lk_early_released(r->early, param, r->bucket_of[param]) : LK_OK;
 }
 
 struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r)
 {
-    return (struct lk_grad_hook){.ready = on_ready, .ctx = r};
+    return (struct lk_grad_hook){.ready = on_ready, .released = on_released, .ctx = r};
 }
 
 static enum lk_status missing_gradient(const struct lk_reducer *r)
@@ -528,7 +550,8 @@ enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
     }
     LK_PASS(reduce_used(r));
     LK_PASS(lk_event_record(r->reduced, c->net));
-    return lk_stream_wait(c->compute, r->reduced);
+    LK_PASS(lk_stream_wait(c->compute, r->reduced));
+    return r->updating ? lk_early_end(r->early) : LK_OK;
 }
 
 /* ---- Norms ---- */

@@ -17,7 +17,7 @@
  *         backward(m, lk_reducer_seed(r), m > 0, lk_reducer_hook(r));
  *         lk_reducer_backward_end(r);
  *     }
- *     optimizer;
+ *     optimizer, unless the buckets are updated early (runtime/train/early.h);
  *
  * Without no_sync every micro-batch is all-reduced (as PyTorch does outside its no_sync context).
  * The sums are then divided by the ranks before the next micro-batch is added to them.
@@ -44,10 +44,12 @@
     X(LK_PLANT_WRONG_DIVISOR, "wrong-divisor", "the sum is divided by one rank too many")          \
     X(LK_PLANT_SHARED_SHARD, "shared-shard", "all ranks read rank 0's samples")                    \
     X(LK_PLANT_STALE_VIEW, "stale-view", "a gradient keeps pointing at the old bucket")            \
-    X(LK_PLANT_EARLY_BUCKET, "early-bucket", "a bucket is reduced before its last gradient")
+    X(LK_PLANT_EARLY_BUCKET, "early-bucket", "a bucket is reduced before its last gradient")       \
+    X(LK_PLANT_EARLY_UPDATE, "early-update", "parameters are updated before their last reader")
 
 enum lk_plant { LK_PLANT_LIST(LK_WORD_VALUE) };
 
+struct lk_early_config;
 struct lk_reducer_config {
     struct lk_comm *comm;            /* borrowed */
     struct lk_stream *compute, *net; /* borrowed: compute and comm stream */
@@ -60,6 +62,7 @@ struct lk_reducer_config {
     bool find_unused; /* all-reduce the map of used parameters behind the buckets, an int32 each */
     int noise_every;  /* steps between measurements of the two gradient norms; 0: never */
     enum lk_plant plant;
+    const struct lk_early_config *early; /* runtime/train/early.h, copied; NULL: none are early */
     uint64_t timeout_ns;
 };
 
@@ -81,14 +84,14 @@ enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch);
 double lk_reducer_seed(const struct lk_reducer *r);
 /* Return the hook that the model's backward calls when a gradient is ready. */
 struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r);
-/* End a backward: make the compute stream wait for this micro-batch's all-reduces. LK_EINTERNAL
- * names a parameter whose gradient did not become ready. */
+/* End a backward: make the compute stream wait for this micro-batch's all-reduces, and for early
+ * updates. LK_EINTERNAL names a parameter whose gradient did not become ready. */
 enum lk_status lk_reducer_backward_end(struct lk_reducer *r);
 
-/* The buckets in force. Valid until the next rebuild. Only tests look at these two. */
+/* The buckets in force. Valid until the next rebuild. */
 const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r);
 /* Return the order in which gradients became ready in the first synchronised backward (from the
- * rebuild on, rank 0's); NULL before that. */
+ * rebuild on, rank 0's); NULL before that. Only tests ask. */
 const size_t *lk_reducer_ready_order(const struct lk_reducer *r);
 /*
  * Return the squared norms of the last step that measured them, after the streams were

@@ -30,20 +30,52 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     const struct lk_model_ops *model = t->model->ops;
     const struct lk_grad_hook hook = lk_reducer_hook(t->reducer);
     size_t wide = lk_device_wide_bytes(t->device);
+    double seed = lk_reducer_seed(t->reducer);
 
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
-    LK_PASS(model->forward(t->model, batch));
+    LK_PASS(model->forward(t->model, batch, seed));
     LK_PASS(lk_stream_range_end(t->compute));
     LK_PASS(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * wide,
                            t->model->loss, wide));
     LK_PASS(lk_reducer_backward_begin(t->reducer, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
-    LK_PASS(model->backward(t->model, batch, lk_reducer_seed(t->reducer), micro_batch > 0, &hook));
+    LK_PASS(model->backward(t->model, batch, seed, micro_batch > 0, &hook));
     LK_PASS(lk_stream_range_end(t->compute));
     return lk_reducer_backward_end(t->reducer);
 }
 
-static enum lk_status enqueue_passes(struct trainer *t, uint32_t step)
+/* Prepare the step's update anew, whatever of it was enqueued. pre: none of it has run. */
+static void begin_update(struct trainer *t, uint32_t step)
+{
+    if (t->optim)
+        lk_optim_begin(t->optim, t->model->params, lk_reducer_buckets(t->reducer), t->rate,
+                       (int64_t)step + 1);
+}
+
+enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket)
+{
+    struct trainer *t = ctx;
+
+    LK_PASS(lk_stream_range_begin(t->update, LK_SPAN_OPTIMIZER, (int32_t)bucket));
+    LK_PASS(lk_optim_update(t->optim, t->update, bucket));
+    return lk_stream_range_end(t->update);
+}
+
+/* Enqueue the update of all parameters, unless they were updated early. */
+static enum lk_status enqueue_update(struct trainer *t)
+{
+    if (t->update)
+        return LK_OK;
+    LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
+    if (t->optim)
+        LK_PASS(lk_optim_update(t->optim, t->compute, LK_OPTIM_ALL));
+    else
+        LK_PASS(t->model->ops->update(t->model));
+    return lk_stream_range_end(t->compute);
+}
+
+/* Take and enqueue one batch after the other. */
+static enum lk_status enqueue_step(struct trainer *t, uint32_t step)
 {
     struct lk_batch batch;
 
@@ -51,7 +83,7 @@ static enum lk_status enqueue_passes(struct trainer *t, uint32_t step)
         LK_PASS(next_batch(t, step, i, &batch));
         LK_PASS(enqueue_micro_batch(t, i, &batch));
     }
-    return LK_OK;
+    return enqueue_update(t);
 }
 
 /* Take all batches before the graph is launched: their copies differ in every step. */
@@ -73,10 +105,10 @@ static enum lk_status enqueue_batches(struct trainer *t)
 {
     for (int i = 0; i < t->config->reducer.accumulation; i++)
         LK_PASS(enqueue_micro_batch(t, i, &t->batches[i]));
-    return LK_OK;
+    return enqueue_update(t);
 }
 
-static enum lk_status capture_passes(struct trainer *t)
+static enum lk_status capture_step(struct trainer *t)
 {
     struct lk_graph *graph = NULL;
     enum lk_status st = LK_OK;
@@ -105,15 +137,17 @@ static bool can_go_on_without(struct trainer *t)
     return lk_device_status(t->device) == LK_OK;
 }
 
-static enum lk_status launch_passes(struct trainer *t, uint32_t step)
+static enum lk_status launch_step(struct trainer *t, uint32_t step)
 {
     enum lk_status st = LK_OK;
 
     LK_TRY(next_batches(t, step));
     if (!t->graph) {
-        st = capture_passes(t);
-        if (st != LK_OK && can_go_on_without(t))
+        st = capture_step(t);
+        if (st != LK_OK && can_go_on_without(t)) {
+            begin_update(t, step);
             return enqueue_batches(t);
+        }
         LK_TRY(st);
     }
     LK_TRY(lk_comm_graph_begin(t->comm, t->compute));
@@ -133,16 +167,6 @@ static bool is_alike(const struct trainer *t, int64_t step, bool verify)
     return step >= FIRST_ALIKE && !verify && (noise_every == 0 || step % noise_every != 0);
 }
 
-static enum lk_status enqueue_update(struct trainer *t, double rate, int64_t step)
-{
-    LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
-    if (t->optim)
-        LK_PASS(lk_optim_step(t->optim, t->compute, t->model->params, rate, step + 1));
-    else
-        LK_PASS(t->model->ops->update(t->model));
-    return lk_stream_range_end(t->compute);
-}
-
 static double mean_loss(const struct trainer *t)
 {
     int n = t->config->reducer.accumulation;
@@ -157,7 +181,7 @@ static double mean_loss(const struct trainer *t)
 }
 
 /* Store a step's loss and norms, and add them to the trace. */
-static void keep(struct trainer *t, int64_t step, double rate)
+static void keep(struct trainer *t, int64_t step)
 {
     uint32_t at = (uint32_t)step;
     uint32_t measured;
@@ -167,7 +191,7 @@ static void keep(struct trainer *t, int64_t step, double rate)
     t->mean_sq[step] = NAN;
     if (t->computes)
         lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
-    lk_span_counter(t->host, t->counters[COUNTER_RATE], at, rate);
+    lk_span_counter(t->host, t->counters[COUNTER_RATE], at, t->rate);
     if (lk_device_clock_error_ns(t->device) > t->clock_error_ns) {
         t->clock_error_ns = lk_device_clock_error_ns(t->device);
         lk_span_counter(t->host, t->counters[COUNTER_CLOCK_ERROR], at, (double)t->clock_error_ns);
@@ -196,25 +220,27 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
 {
     const struct lk_train_config *c = t->config;
     int64_t global_batch = (int64_t)c->local_batch * c->reducer.accumulation * t->ranks;
-    double rate = lk_optim_rate(&c->optim, step, global_batch);
     uint32_t at = (uint32_t)step;
     bool verify = t->verify && (c->verify_steps == 0 || step < c->verify_steps);
     enum lk_status st = LK_OK;
     struct lk_span span;
     uint64_t began_ns;
 
+    t->rate = lk_optim_rate(&c->optim, step, global_batch);
     if (verify)
         LK_TRY(lk_verify_step_begin(t->verify));
     began_ns = lk_now_ns();
     span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
     lk_stream_set_step(t->compute, at);
     lk_stream_set_step(t->net, at);
+    if (t->update)
+        lk_stream_set_step(t->update, at);
     LK_TRY(lk_reducer_step_begin(t->reducer, at));
+    begin_update(t, at);
     if (t->uses_graph && is_alike(t, step, verify))
-        LK_TRY(launch_passes(t, at));
+        LK_TRY(launch_step(t, at));
     else
-        LK_TRY(enqueue_passes(t, at));
-    LK_TRY(enqueue_update(t, rate, step));
+        LK_TRY(enqueue_step(t, at));
     /* Twice the timeout: a collective that waits for a peer times out first, and names the peer. */
     LK_TRY(lk_stream_sync(
         t->compute,
@@ -224,7 +250,7 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     lk_span_end(t->host, &span);
     t->ended_ns = lk_now_ns();
     t->step_s[step] = lk_s_from_ns(t->ended_ns - began_ns);
-    keep(t, step, rate);
+    keep(t, step);
     if (verify)
         LK_TRY(check_step(t, at));
     if (c->progress)

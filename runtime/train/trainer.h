@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 #include "runtime/comm/comm.h"
+#include "runtime/model/fuse.h"
 #include "runtime/model/model.h"
 #include "runtime/model/optim.h"
 #include "runtime/train/data.h"
@@ -17,9 +18,10 @@
 #include <stdint.h>
 
 /*
- * Launching forward, backward and all-reduce of a step as one graph (runtime/device/device.h), from
- * the third step on: after the first the buckets are rebuilt, and the second does lazy
- * initialisation. The optimizer is not part of the graph. Legal where the device has graphs, the
+ * Launching forward, backward, all-reduce and optimizer of a step as one graph
+ * (runtime/device/device.h), from the third step on: after the first the buckets are rebuilt, and
+ * the second does lazy initialisation. What changes from step to step, the batches and the
+ * optimizer's rate, is in memory that the graph reads. Legal where the device has graphs, the
  * communicator can be captured and nothing is recorded or planted; steps that verify or measure the
  * gradients' norms are launched op by op. Losses are bit-identical.
  */
@@ -36,7 +38,7 @@ struct lk_train_config {
     struct lk_comm_config comm_config;     /* timeout, recorder and device are filled in */
     struct lk_model_config model;          /* max_samples is filled in by the trainer */
     struct lk_optim_config optim;
-    struct lk_reducer_config reducer; /* comm, streams and timeout are filled in by the trainer */
+    struct lk_reducer_config reducer; /* comm, streams, early and timeout are filled in */
     int local_batch;
     int64_t steps, warmup_steps; /* warm-up steps run first, are marked, and do not count */
     const char *data;            /* file; NULL: synthetic */
@@ -45,6 +47,14 @@ struct lk_train_config {
     double input_delay_s; /* a batch takes at least this long to prepare */
     bool shuffle, drop_last;
     uint64_t seed;
+    /*
+     * The trainer's own is LK_FUSE_OPTIMIZER: each bucket is updated beside backward
+     * (runtime/train/early.h), instead of all parameters behind it. They are bit-identical. Legal
+     * unless the model replays a job or a fault is planted; AUTO where it is legal, on a device
+     * with processors of its own: on the host's, which the streams share, an update takes from
+     * backward what it saves behind it.
+     */
+    struct lk_fuse fuse;
     enum lk_train_graph graph;
     bool verify;      /* check gradients and parameters against the reference after every step */
     int verify_steps; /* only the first n steps; 0: all */

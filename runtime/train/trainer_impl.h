@@ -23,6 +23,7 @@ struct trainer {
     struct lk_device *device;
     bool computes; /* the device computes; else losses are NaN */
     struct lk_stream *compute, *net;
+    struct lk_stream *update; /* NULL: no updates are early */
     struct lk_track *host;
     uint16_t counters[COUNTERS];
     struct lk_model *model;
@@ -35,6 +36,7 @@ struct trainer {
     bool uses_graph;
     struct lk_graph *graph;   /* NULL: not captured yet */
     struct lk_batch *batches; /* micro-batches of a step, as the graph reads them */
+    double rate;              /* learning rate of the step in progress */
     lk_wide *micro_loss;      /* host memory: loss of each micro-batch of the step in progress */
     int64_t n_steps;          /* warm-up included */
     /* One entry per step, of this rank; norms are NaN in steps that did not measure them. */
@@ -47,5 +49,7 @@ struct trainer {
  * failure lk_trainer_close releases what is open. */
 enum lk_status lk_trainer_open(struct trainer *t);
 void lk_trainer_close(struct trainer *t);
+/* Enqueue the early update of a bucket; ctx: the trainer. */
+enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket);
 
 #endif

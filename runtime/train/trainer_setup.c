@@ -4,9 +4,11 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "runtime/train/early.h"
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -150,6 +152,57 @@ static enum lk_status choose_graph(struct trainer *t)
     return LK_OK;
 }
 
+/* Return why parameters are not updated early, or NULL. pre: the model is open. */
+static const char *early_lacks(const struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+    enum lk_fuse_wish wish = c->fuse.wish[LK_FUSE_OPTIMIZER];
+
+    if (wish == LK_FUSE_NO)
+        return "not asked for";
+    if (t->model->ops->update)
+        return "the model replays a job";
+    if (c->reducer.plant != LK_PLANT_NONE && c->reducer.plant != LK_PLANT_EARLY_UPDATE)
+        return "a fault is planted";
+    /* A device without memory of its own has no processors of its own. */
+    return wish == LK_FUSE_AUTO && lk_device_uses_host_memory(t->device)
+               ? "the device's streams share the host's processors"
+               : NULL;
+}
+
+static enum lk_status choose_early(struct trainer *t)
+{
+    const struct lk_track_info update = {
+        .name = "update stream", .kind = LK_TRACK_UPDATE, .stream = 4};
+    enum lk_fuse_wish wish = t->config->fuse.wish[LK_FUSE_OPTIMIZER];
+    const char *lacks = early_lacks(t);
+
+    if (!lacks)
+        return lk_stream_create(t->device, &update, &t->update);
+    if (wish == LK_FUSE_YES)
+        return lk_fail(LK_EUNSUPPORTED, "parameters cannot be updated beside backward: %s", lacks);
+    if (wish == LK_FUSE_AUTO && t->rank == 0)
+        lk_log(LK_LOG_TRAIN, LK_INFO, "parameters are updated behind backward: %s", lacks);
+    if (t->config->reducer.plant == LK_PLANT_EARLY_UPDATE)
+        return lk_fail(LK_EUSAGE, "the planted fault needs parameters that are updated beside "
+                                  "backward");
+    return LK_OK;
+}
+
+static enum lk_status choose_fusions(struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+
+    return lk_fuse_choose(t->model,
+                          &(struct lk_fuse_config){.fuse = c->fuse,
+                                                   .rank = t->rank,
+                                                   .ranks = t->ranks,
+                                                   .store = c->comm_config.store,
+                                                   .deterministic = c->device_config.deterministic,
+                                                   .timeout_ns = c->timeout_ns,
+                                                   .recorder = c->recorder});
+}
+
 static enum lk_status check(const struct lk_train_config *c)
 {
     if (c->steps < 1 || c->warmup_steps < 0 || c->steps + c->warmup_steps > UINT32_MAX)
@@ -167,6 +220,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     struct lk_comm_config cc = c->comm_config;
     struct lk_model_config mc = c->model;
     struct lk_reducer_config rc = c->reducer;
+    struct lk_early_config early;
 
     LK_PASS(check(c));
     mc.max_samples = c->local_batch;
@@ -182,9 +236,13 @@ enum lk_status lk_trainer_open(struct trainer *t)
     rc.track = t->host;
     rc.timeout_ns = c->timeout_ns;
     rc.find_unused |= t->model->find_unused_parameters;
+    LK_PASS(choose_early(t));
+    early = (struct lk_early_config){t->update, lk_trainer_update_bucket, t};
+    rc.early = t->update ? &early : NULL;
     if (t->model->ops->join)
         LK_PASS(t->model->ops->join(t->model, t->comm, t->net));
     LK_PASS(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
+    LK_PASS(choose_fusions(t));
     if (!t->model->ops->update)
         LK_PASS(
             lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
@@ -201,6 +259,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
 void lk_trainer_close(struct trainer *t)
 {
     /* Destroy the streams first, so that no work runs on memory freed later. */
+    lk_stream_destroy(t->update);
     lk_stream_destroy(t->net);
     lk_stream_destroy(t->compute);
     lk_graph_destroy(t->graph);
@@ -269,9 +328,21 @@ static enum lk_status fill_host(char **out)
     return lk_strdup(out, name);
 }
 
-static enum lk_status fill(const struct lk_train_config *c, const struct lk_model *m,
+static enum lk_status describe_update(const struct trainer *t, struct lk_run_info *info)
+{
+    const char *lacks = early_lacks(t);
+    char text[128];
+
+    snprintf(text, sizeof text, "%s%s", lacks ? "behind backward: " : "by bucket, beside backward",
+             lacks ? lacks : "");
+    return lk_run_info_config(info, "parameter_update", text);
+}
+
+static enum lk_status fill(const struct trainer *t, const struct lk_train_config *c,
                            struct lk_run_info *info)
 {
+    const struct lk_model *m = t->model;
+
     info->rank = c->comm_config.rank;
     info->world_size = c->comm_config.world_size;
     info->local_rank = c->device_config.local_rank;
@@ -293,6 +364,7 @@ static enum lk_status fill(const struct lk_train_config *c, const struct lk_mode
     LK_PASS(lk_run_info_config(info, "model_shape", m->config_text));
     if (*m->attention)
         LK_PASS(lk_run_info_config(info, "gpu_attention", m->attention));
+    LK_PASS(describe_update(t, info));
     LK_PASS(lk_device_describe(m->device, info));
     return fill_tensors(m, info);
 }
@@ -306,7 +378,7 @@ enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk
 
     c.import_path = NULL;
     LK_TRY(open_model(&t, &c.model));
-    LK_TRY(fill(config, t.model, &info));
+    LK_TRY(fill(&t, config, &info));
     *out = info;
     memset(&info, 0, sizeof info);
 out:

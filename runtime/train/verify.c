@@ -231,7 +231,7 @@ static enum lk_status run_reference(struct lk_verify *v, uint32_t step)
     for (uint64_t m = 0; m < accumulation; m++)
         for (int rank = 0; rank < v->ranks; rank++) {
             LK_PASS(read_batch(v, rank, step * accumulation + m, &batch));
-            LK_PASS(v->model->ops->forward(v->model, &batch));
+            LK_PASS(v->model->ops->forward(v->model, &batch, seed));
             LK_PASS(v->model->ops->backward(v->model, &batch, seed, m > 0 || rank > 0, NULL));
         }
     return lk_stream_sync(v->stream, lk_deadline_in(v->config.timeout_ns));

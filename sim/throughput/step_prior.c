@@ -311,6 +311,7 @@ enum lk_status lk_step_prior_create(const struct lk_job *job, bool timed,
     p->compute = (struct lk_job_compute){.local_batch = 1,
                                          .input_s = lk_quantity_none(),
                                          .optimizer_s = lk_quantity_none(),
+                                         .optimizer_hidden_s = lk_quantity_none(),
                                          .gap_s = lk_quantity_none(),
                                          .transient = lk_quantity_none()};
     p->compute.forward_s.value = p->compute.backward_s.value = 1;

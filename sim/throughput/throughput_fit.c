@@ -259,6 +259,7 @@ static enum lk_status compute_of(const struct lk_step_fit *f, const struct accou
                                     .backward_s = lk_quantity_none(),
                                     .input_s = lk_quantity_none(),
                                     .optimizer_s = lk_quantity_none(),
+                                    .optimizer_hidden_s = lk_quantity_none(),
                                     .gap_s = lk_quantity_none(),
                                     .transient = lk_quantity_none()};
     }

@@ -110,7 +110,7 @@ END_TEST
 /* Traces as other tools need them, also where the comm stream has kernels of its own: the norms of
  * --noise-every. */
 static const char *const checked[] = {"-n2 -b2 --noise-every=2", "-n2 -b2 --device=timed",
-                                      "-n1 -b2"};
+                                      "-n1 -b2", "-n2 -b2 --fuse=optimizer --bucket-cap=4KiB"};
 
 START_TEST(traces_are_whole_for_others)
 {
@@ -438,18 +438,28 @@ END_TEST
 static const struct {
     const char *plant;
     int ranks;
-} planted[] = {{"dropped-bucket", 2}, {"wrong-divisor", 2}, {"shared-shard", 2},
-               {"stale-view", 2},     {"early-bucket", 2},  {"dropped-bucket", 4},
-               {"shared-shard", 3},   {"early-bucket", 4}};
+    const char *more;
+} planted[] = {
+    {"dropped-bucket", 2, ""},
+    {"wrong-divisor", 2, ""},
+    {"shared-shard", 2, ""},
+    {"stale-view", 2, ""},
+    {"early-bucket", 2, ""},
+    {"dropped-bucket", 4, ""},
+    {"shared-shard", 3, ""},
+    {"early-bucket", 4, ""},
+    {"early-update", 1, "--fuse=optimizer"},
+    {"early-update", 2, "--fuse=optimizer"},
+};
 
 START_TEST(planted_faults_are_found)
 {
     struct program p;
 
     program_run(&p, scratch_dir, 1,
-                "run --verify --steps=4 --warmup=0 -b2 -n%d --bucket-cap=4KiB --plant=%s "
+                "run --verify --steps=4 --warmup=0 -b2 -n%d --bucket-cap=4KiB --plant=%s %s "
                 "--no-trace --out=%s/run " TINY,
-                planted[_i].ranks, planted[_i].plant, scratch_dir);
+                planted[_i].ranks, planted[_i].plant, planted[_i].more, scratch_dir);
     ck_assert_msg(strstr(p.err, planted[_i].plant) != NULL, "%s", p.err);
     ck_assert_msg(strstr(p.err, "step ") != NULL, "%s", p.err);
     program_fini(&p);

@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "tests/cuda/buffers.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Tensors of one allocation, so that most start at no multiple of 16 bytes; one is empty, and
@@ -12,6 +13,8 @@ enum { N_TENSORS = LK_COUNT(tensors), N_CHUNKS = 6 };
 struct optimizer {
     struct buffer param, master, m, v, grad;
     struct lk_optim_tensor *table; /* device */
+    struct lk_optim_rate *rate;    /* device */
+    struct lk_optim_rate now;
     struct lk_optim_tensor device[N_TENSORS], host[N_TENSORS];
 };
 
@@ -58,7 +61,27 @@ static void make_optimizer(struct cuda_rig *r, struct optimizer *o)
     o->v = buffer_zero(r, "v", LK_F32, n);
     o->grad = buffer_random(r, "grad", r->cuda.real, n, 1);
     o->table = r->machine->alloc(sizeof o->device, "table");
+    o->rate = r->machine->alloc(sizeof o->now, "rate");
 }
+
+static void set_rate(struct cuda_rig *r, struct optimizer *o, double learning_rate, int t)
+{
+    o->now = (struct lk_optim_rate){learning_rate, learning_rate / (1 - pow(0.9, t)),
+                                    sqrt(1 / (1 - pow(0.999, t)))};
+    r->machine->copy(o->rate, &o->now, sizeof o->now);
+}
+
+static void free_optimizer(struct cuda_rig *r, const struct optimizer *o)
+{
+    r->machine->free(o->rate);
+    r->machine->free(o->table);
+    buffers_free(r);
+}
+
+/* Parts of the table, launched one by one in another order, as those of buckets are. */
+static const struct {
+    size_t first, n, chunks;
+} parts[] = {{4, 1, 2}, {0, 3, 2}, {3, 1, 1}, {5, 1, 1}};
 
 static void adamw(struct cuda_rig *r, bool masters)
 {
@@ -66,18 +89,24 @@ static void adamw(struct cuda_rig *r, bool masters)
 
     make_optimizer(r, &o);
     make_table(r, &o, masters, true);
-    for (int64_t t = 1; t <= 3; t++)
-        RUN(r, adamw, (.tensors = o.table), (.tensors = o.host), .n_tensors = N_TENSORS,
-            .n_chunks = N_CHUNKS, .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-            .t = t);
+    for (int t = 1; t <= 3; t++) {
+        set_rate(r, &o, 0.01, t);
+        RUN(r, adamw, (.tensors = o.table, .rate = o.rate), (.tensors = o.host, .rate = &o.now),
+            .n_tensors = N_TENSORS, .n_chunks = N_CHUNKS, .beta1 = 0.9, .beta2 = 0.999,
+            .eps = 1e-8);
+    }
+    set_rate(r, &o, 0.01, 4);
+    for (size_t i = 0; i < LK_COUNT(parts); i++)
+        RUN(r, adamw, (.tensors = o.table + parts[i].first, .rate = o.rate),
+            (.tensors = o.host + parts[i].first, .rate = &o.now), .n_tensors = parts[i].n,
+            .n_chunks = parts[i].chunks, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
     memcpy(o.master.d, o.param.d, o.param.n * sizeof *o.param.d);
     if (masters)
         buffer_check(&o.master, 12 * ULP);
     buffer_check(&o.param, 12 * ULP);
     buffer_check(&o.m, 8 * ULP);
     buffer_check(&o.v, 8 * ULP);
-    r->machine->free(o.table);
-    buffers_free(r);
+    free_optimizer(r, &o);
 }
 
 /* With and without momentum. */
@@ -87,12 +116,12 @@ static void sgd(struct cuda_rig *r, bool masters, bool states)
 
     make_optimizer(r, &o);
     make_table(r, &o, masters, states);
+    set_rate(r, &o, 0.1, 1);
     for (int step = 0; step < 2; step++)
-        RUN(r, sgd, (.tensors = o.table), (.tensors = o.host), .n_tensors = N_TENSORS,
-            .n_chunks = N_CHUNKS, .learning_rate = 0.1, .momentum = states ? 0.9 : 0);
+        RUN(r, sgd, (.tensors = o.table, .rate = o.rate), (.tensors = o.host, .rate = &o.now),
+            .n_tensors = N_TENSORS, .n_chunks = N_CHUNKS, .momentum = states ? 0.9 : 0);
     buffer_check(&o.param, 12 * ULP);
-    r->machine->free(o.table);
-    buffers_free(r);
+    free_optimizer(r, &o);
 }
 
 /* Without masters, weights of bfloat16 lose updates: nobody trains like that, so it is not

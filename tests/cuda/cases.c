@@ -169,7 +169,7 @@ enum { HOST_PRODUCTS = 7 };
  * what they have in common, since all go towards zero, is a part of the result and within one.
  * bfloat16 factors are exact.
  */
-static double product_bound(const struct cuda_rig *r, size_t k)
+double cuda_product_bound(const struct cuda_rig *r, size_t k)
 {
     return SUM_BOUND(k) + (real(r) == LK_F32 ? 0x1p-9 * sqrt((double)k + 1) : 0);
 }
@@ -200,12 +200,12 @@ static void matmul_forward(struct cuda_rig *r)
             (.out = out.d, .in = in.d, .weight = weight.d, .bias = bias ? b.d : NULL,
              .residual = residual ? e.d : NULL),
             .rows = rows, .inputs = inputs, .outputs = outputs, .stride = stride);
-        buffer_check(&out, product_bound(r, inputs));
+        buffer_check(&out, cuda_product_bound(r, inputs));
         RUN(r, matmul_forward,
             (.out = e.dev, .in = in.dev, .weight = weight.dev, .residual = e.dev),
             (.out = e.d, .in = in.d, .weight = weight.d, .residual = e.d), .rows = rows,
             .inputs = inputs, .outputs = outputs, .stride = stride);
-        buffer_check(&e, product_bound(r, inputs));
+        buffer_check(&e, cuda_product_bound(r, inputs));
         buffers_free(r);
     }
 }
@@ -226,12 +226,12 @@ static void matmul_backward(struct cuda_rig *r)
         RUN(r, matmul_backward_input, (.din = din.dev, .dout = dout.dev, .weight = weight.dev),
             (.din = din.d, .dout = dout.d, .weight = weight.d), .rows = rows, .inputs = inputs,
             .outputs = outputs, .stride = stride, .accumulate = i % 2);
-        buffer_check(&din, product_bound(r, outputs));
+        buffer_check(&din, cuda_product_bound(r, outputs));
         RUN(r, matmul_backward_weight,
             (.dweight = dweight.dev, .dbias = dbias.dev, .dout = dout.dev, .in = in.dev),
             (.dweight = dweight.d, .dbias = dbias.d, .dout = dout.d, .in = in.d), .rows = rows,
             .inputs = inputs, .outputs = outputs, .stride = stride, .accumulate = i % 2);
-        buffer_check(&dweight, product_bound(r, rows));
+        buffer_check(&dweight, cuda_product_bound(r, rows));
         buffer_check(&dbias, SUM_BOUND(rows));
         buffers_free(r);
     }
@@ -459,6 +459,21 @@ static void cross_entropy(struct cuda_rig *r)
 static void optimizers(struct cuda_rig *r)
 {
     cuda_case_optimizers(r);
+}
+
+static void fused_loss(struct cuda_rig *r)
+{
+    cuda_case_fused_loss(r);
+}
+
+static void gelu_bias(struct cuda_rig *r)
+{
+    cuda_case_gelu_bias(r);
+}
+
+static void epilogues(struct cuda_rig *r)
+{
+    cuda_case_epilogues(r);
 }
 
 static void wait(struct cuda_rig *r)

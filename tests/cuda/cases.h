@@ -28,6 +28,9 @@
     X(gelu)                                                                                        \
     X(relu)                                                                                        \
     X(cross_entropy)                                                                               \
+    X(fused_loss)                                                                                  \
+    X(gelu_bias)                                                                                   \
+    X(epilogues)                                                                                   \
     X(optimizers)                                                                                  \
     X(sum_squares)                                                                                 \
     X(vectors)                                                                                     \
@@ -71,6 +74,13 @@ extern const struct cuda_case cuda_cases[];
 
 /* Run the case of the optimizers, which is long: tests/cuda/case_optimizers.c. */
 void cuda_case_optimizers(struct cuda_rig *r);
+/* Run the cases of ops that do the work of several: tests/cuda/case_fused.c. */
+void cuda_case_fused_loss(struct cuda_rig *r);
+void cuda_case_gelu_bias(struct cuda_rig *r);
+void cuda_case_epilogues(struct cuda_rig *r);
+
+/* Return the bound of a product's elements, as a part of the largest, for k products a sum. */
+double cuda_product_bound(const struct cuda_rig *r, size_t k);
 
 /* Run a case on inputs that depend on its name alone, so that runs can be compared. */
 void cuda_case_run(const struct cuda_case *c, struct cuda_rig *r);

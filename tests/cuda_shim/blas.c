@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -54,22 +55,66 @@ static double dot(const struct lk_cuda *c, const struct lk_cuda_product *p, size
     return sum;
 }
 
+static void put(enum lk_dtype type, void *p, size_t i, double x)
+{
+    if (type == LK_BF16)
+        ((uint16_t *)p)[i] = lk_bf16_from_f32((float)x);
+    else
+        ((float *)p)[i] = (float)x;
+}
+
+/* gelu by tanh (its), or its derivative. */
+static double gelu(double x, bool derivative)
+{
+    const double a = 0.7978845608028654, b = 0.044715;
+    double t = tanh(a * (x + b * x * x * x));
+
+    return derivative ? 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * a * (1 + 3 * b * x * x)
+                      : 0.5 * x * (1 + t);
+}
+
+/* Do the epilogue's work on element `at` of d, and return what is stored there. */
+static double finish(const struct lk_cuda *c, const struct lk_cuda_product *p, size_t at, double x)
+{
+    if (p->epilogue == LK_EPILOGUE_GELU) {
+        put(c->real, p->aux, at, x);
+        return gelu(x, false);
+    }
+    return p->epilogue == LK_EPILOGUE_DGELU ? x * gelu(element(c->real, p->aux, at), true) : x;
+}
+
+/* Return the sum of row r of op(a), stored as its transpose. */
+static double row_sum(const struct lk_cuda *c, const struct lk_cuda_product *p, size_t r)
+{
+    double sum = 0;
+
+    for (size_t k = 0; k < p->inner; k++)
+        sum += element(c->real, p->a, k * stride_of(p->a_stride, p->rows) + r);
+    return sum;
+}
+
 enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cuda_product *p)
 {
-    for (size_t i = 0; i < p->rows * p->columns; i++) {
-        size_t row = i / p->columns, column = i % p->columns;
-        size_t at = row * stride_of(p->d_stride, p->columns) + column;
-        double sum = dot(c, p, row, column);
+    for (size_t column = 0; column < p->columns; column++) {
+        double sums = 0;
 
-        if (p->bias)
-            sum += element(c->real, p->bias, column);
-        if (p->e)
-            sum += element(c->real, p->e, at);
-        if (c->real == LK_BF16)
-            ((uint16_t *)p->d)[at] = lk_bf16_from_f32((float)sum);
-        else
-            ((float *)p->d)[at] = (float)sum;
+        for (size_t row = 0; row < p->rows; row++) {
+            size_t at = row * stride_of(p->d_stride, p->columns) + column;
+            double x = dot(c, p, row, column);
+
+            if (p->bias)
+                x += element(c->real, p->bias, column);
+            if (p->e)
+                x += element(c->real, p->e, at);
+            x = finish(c, p, at, x);
+            sums += x;
+            put(c->real, p->d, at, x);
+        }
+        if (p->epilogue == LK_EPILOGUE_DGELU && p->sums)
+            put(c->real, p->sums, column, sums);
     }
+    for (size_t r = 0; r < p->rows && p->epilogue == LK_EPILOGUE_SUMS; r++)
+        put(c->real, p->sums, r, row_sum(c, p, r));
     return LK_OK;
 }
 

@@ -14,7 +14,9 @@
 #include <string.h>
 
 /* Enough for the host's shapes; less than launchers may use, so that an overflow is close. */
-enum { WORKSPACE_BYTES = 1 << 20 };
+enum { WORKSPACE_BYTES = 1 << 20, SUMS_BYTES = 4096 };
+/* The most shared memory that a launch may ask for on an H100. */
+enum { SHARED_BYTES = 227 << 10 };
 
 static void copy(void *to, const void *from, size_t bytes)
 {
@@ -26,14 +28,16 @@ static const struct cuda_machine machine = {.alloc = shim_alloc, .free = shim_fr
 
 static int run_case(const struct cuda_case *c, enum lk_dtype real, int orders)
 {
-    struct cuda_rig r = {.machine = &machine, .cuda.real = real};
+    struct cuda_rig r = {.machine = &machine, .cuda.real = real, .cuda.shared_bytes = SHARED_BYTES};
     uint64_t first = 0;
 
     for (int order = 0; order < orders; order++) {
         shim_seed((uint64_t)order + 1);
         r.compare = order == 0;
         r.cuda.workspace = shim_alloc(WORKSPACE_BYTES, "workspace");
+        r.cuda.sums = shim_alloc(SUMS_BYTES, "sums");
         cuda_case_run(c, &r);
+        shim_free(r.cuda.sums);
         shim_free(r.cuda.workspace);
         if (r.text[0]) {
             fprintf(stderr, "%s, order %d: %s\n", c->name, order, r.text);

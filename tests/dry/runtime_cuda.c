@@ -71,7 +71,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     struct cudaDeviceProp p;
     cudaError_t e = cudaGetDeviceProperties(&p, device);
 
-    *value = attribute == cudaDevAttrComputeCapabilityMajor ? p.major : p.minor;
+    *value = attribute == cudaDevAttrComputeCapabilityMajor         ? p.major
+             : attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? 227 << 10 /* an H100's */
+                                                                    : p.minor;
     return e;
 }
 

@@ -1,5 +1,5 @@
 /* The fake; see the header. Quoted sections are those of the cuBLAS manual of CUDA 13. */
-#include "tests/fakes/fake_cublaslt_cuda.h"
+#include "tests/fakes/fake_cublaslt_impl_cuda.h"
 
 #include "base/array.h"
 #include "base/dtype.h"
@@ -15,35 +15,12 @@ struct fake_blas fake_blas;
 
 /* ---- Objects ---- */
 
-struct desc {
-    cublasComputeType_t compute;
-    cudaDataType_t scale;
-    cublasOperation_t transa, transb;
-    cublasLtEpilogue_t epilogue;
-    const void *bias;
-    int32_t bias_type; /* -1: as D */
-};
-
-struct layout {
-    cudaDataType_t type;
-    uint64_t rows, cols;
-    int64_t ld;
-    cublasLtOrder_t order;
-};
-
 struct preference {
     uint64_t workspace_bytes;
     uint32_t reduction;
     uint32_t alignment[4]; /* A, B, C, D */
 };
 
-/* Contents of a cublasLtMatmulAlgo_t. */
-struct algo {
-    uint64_t problem; /* a hash of all inputs of the heuristic */
-    uint32_t alignment[4], bias_alignment;
-    uint32_t workspace_bytes;
-    bool splits_rounded;
-};
 _Static_assert(sizeof(struct algo) <= sizeof(cublasLtMatmulAlgo_t), "it is opaque");
 
 static cublasStatus_t refuse(cublasStatus_t status, const char *format, ...)
@@ -154,6 +131,8 @@ static cublasStatus_t desc_set(cublasLtMatmulDesc_t opaque, cublasLtMatmulDescAt
         {CUBLASLT_MATMUL_DESC_EPILOGUE, &d->epilogue, sizeof(uint32_t)},
         {CUBLASLT_MATMUL_DESC_BIAS_POINTER, &d->bias, sizeof(void *)},
         {CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &d->bias_type, sizeof(int32_t)},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &d->aux, sizeof(void *)},
+        {CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &d->aux_ld, sizeof(int64_t)},
     };
 
     CALLED();
@@ -221,12 +200,6 @@ static cublasStatus_t preference_set(cublasLtMatmulPreference_t opaque,
 
 /* ---- Problems ---- */
 
-struct problem {
-    const struct desc *desc;
-    const struct layout *a, *b, *c, *d;
-    uint64_t m, n, k;
-};
-
 /* "Datatypes Supported" of 3.4.17, the rows with a bias type among real floating-point ones: A and
  * B, C and D. The bias has the type of D in all of them. */
 static const struct {
@@ -272,12 +245,31 @@ static cublasStatus_t check_layout(const struct layout *l, const char *name)
     return CUBLAS_STATUS_SUCCESS;
 }
 
+/* cublasLt.h says of aux what is checked here. It does not say for which transposes BGRADB is;
+ * frameworks use it with a transposed B. */
+static cublasStatus_t check_epilogue(const struct problem *p)
+{
+    if (!p->epilogue || (fake_blas.plain_only && (has_aux(p) || p->epilogue->of_b)))
+        return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %d", (int)p->desc->epilogue);
+    if (has_bias(p) && !p->desc->bias)
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "a bias without a pointer");
+    if (has_aux(p) && !p->desc->aux)
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "an aux without a pointer");
+    if (has_aux(p) && (p->desc->aux_ld % 8 || p->desc->aux_ld < (int64_t)p->m))
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "leading dimension %lld of aux",
+                      (long long)p->desc->aux_ld);
+    if (p->epilogue->of_b && p->desc->transb == CUBLAS_OP_N)
+        return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "sums of a B that is not transposed");
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 static cublasStatus_t set_problem(struct problem *p, cublasLtMatmulDesc_t desc,
                                   cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                   cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d)
 {
     static const char *const names[] = {"A", "B", "C", "D"};
     const void *const layouts[] = {a, b, c, d};
+    cublasStatus_t status;
     bool ta, tb;
 
     if (!desc || !a || !b || !c || !d)
@@ -289,10 +281,10 @@ static cublasStatus_t set_problem(struct problem *p, cublasLtMatmulDesc_t desc,
                           (const struct layout *)d,
                           0,
                           0,
-                          0};
+                          0,
+                          fake_epilogue_find(((const struct desc *)desc)->epilogue)};
     for (size_t i = 0; i < LK_COUNT(layouts); i++) {
-        cublasStatus_t status = check_layout(layouts[i], names[i]);
-
+        status = check_layout(layouts[i], names[i]);
         if (status != CUBLAS_STATUS_SUCCESS)
             return status;
     }
@@ -304,13 +296,8 @@ static cublasStatus_t set_problem(struct problem *p, cublasLtMatmulDesc_t desc,
     if ((tb ? p->b->cols : p->b->rows) != p->k || p->d->rows != p->m || p->d->cols != p->n ||
         p->c->rows != p->m || p->c->cols != p->n || p->c->order != p->d->order)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "extents do not match");
-    if (p->desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
-        p->desc->epilogue != CUBLASLT_EPILOGUE_BIAS)
-        return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %d is not modelled",
-                      (int)p->desc->epilogue);
-    if (p->desc->epilogue == CUBLASLT_EPILOGUE_BIAS && !p->desc->bias)
-        return refuse(CUBLAS_STATUS_INVALID_VALUE, "a bias without a pointer");
-    return check_types(p);
+    status = check_epilogue(p);
+    return status == CUBLAS_STATUS_SUCCESS ? check_types(p) : status;
 }
 
 static uint64_t mix(uint64_t hash, const void *bytes, size_t n)
@@ -324,8 +311,8 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t n)
 static uint64_t problem_hash(const struct problem *p)
 {
     const struct layout *const layouts[] = {p->a, p->b, p->c, p->d};
-    const int64_t desc[] = {p->desc->compute, p->desc->scale, p->desc->transa, p->desc->transb,
-                            p->desc->epilogue};
+    const int64_t desc[] = {p->desc->compute, p->desc->scale,    p->desc->transa,
+                            p->desc->transb,  p->desc->epilogue, has_aux(p) ? p->desc->aux_ld : 0};
     uint64_t hash = mix(0xcbf29ce484222325, desc, sizeof desc);
 
     for (size_t i = 0; i < LK_COUNT(layouts); i++) {
@@ -372,8 +359,10 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t de
     memcpy(algo.alignment, want->alignment, sizeof algo.alignment);
     /* "Routines that don't dereference this pointer [...] depend on its value to determine expected
      * pointer alignment": cublasLt.h of CUBLASLT_MATMUL_DESC_BIAS_POINTER. */
-    if (p.desc->epilogue == CUBLASLT_EPILOGUE_BIAS)
+    if (has_bias(&p))
         algo.bias_alignment = alignment_of(p.desc->bias);
+    if (has_aux(&p))
+        algo.aux_alignment = alignment_of(p.desc->aux);
     algo.workspace_bytes = want->workspace_bytes < FAKE_BLAS_WORKSPACE_BYTES
                                ? (uint32_t)want->workspace_bytes
                                : FAKE_BLAS_WORKSPACE_BYTES;
@@ -389,42 +378,9 @@ static cublasStatus_t heuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t de
 
 /* ---- Products ---- */
 
-static size_t type_bytes(cudaDataType_t type)
-{
-    return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
-}
-
-static double get(cudaDataType_t type, const void *p, size_t i)
-{
-    if (type == CUDA_R_16BF)
-        return (double)lk_f32_from_bf16(((const uint16_t *)p)[i]);
-    ck_assert_int_eq(type, CUDA_R_32F);
-    return (double)((const float *)p)[i];
-}
-
-static double rounded(cudaDataType_t type, double x)
-{
-    return type == CUDA_R_16BF ? (double)lk_f32_from_bf16(lk_bf16_from_f32((float)x))
-                               : (double)(float)x;
-}
-
-static void set(cudaDataType_t type, void *p, size_t i, double x)
-{
-    if (type == CUDA_R_16BF)
-        ((uint16_t *)p)[i] = lk_bf16_from_f32((float)x);
-    else
-        ((float *)p)[i] = (float)x;
-}
-
-static size_t index_of(const struct layout *l, uint64_t row, uint64_t col)
-{
-    return l->order == CUBLASLT_ORDER_COL ? (size_t)(col * (uint64_t)l->ld + row)
-                                          : (size_t)(row * (uint64_t)l->ld + col);
-}
-
 static size_t span_bytes(const struct layout *l)
 {
-    return (index_of(l, l->rows - 1, l->cols - 1) + 1) * type_bytes(l->type);
+    return (fake_blas_index_of(l, l->rows - 1, l->cols - 1) + 1) * fake_blas_type_bytes(l->type);
 }
 
 static bool overlap(const void *a, const struct layout *of_a, const void *b,
@@ -449,31 +405,20 @@ static cublasStatus_t check_pointers(const struct problem *p, const struct algo 
             return refuse(CUBLAS_STATUS_INVALID_VALUE, "%c is not aligned to %u bytes", names[i],
                           algo->alignment[i]);
     }
-    if (p->desc->epilogue == CUBLASLT_EPILOGUE_BIAS &&
-        alignment_of(p->desc->bias) < algo->bias_alignment)
+    if (has_bias(p) && alignment_of(p->desc->bias) < algo->bias_alignment)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias is not aligned to %u bytes",
                       algo->bias_alignment);
+    if (has_aux(p) && alignment_of(p->desc->aux) < algo->aux_alignment)
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "aux is not aligned to %u bytes",
+                      algo->aux_alignment);
+    if (has_aux(p) && overlap(p->desc->aux, p->d, at[3], p->d))
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "aux overlaps D");
     /* In place is C == D and Cdesc == Ddesc; anything else that shares bytes is a race. */
     if (at[2] == at[3] ? p->c != p->d : overlap(at[2], p->c, at[3], p->d))
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "C overlaps D and is not D");
     if (overlap(at[0], p->a, at[3], p->d) || overlap(at[1], p->b, at[3], p->d))
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "a factor overlaps D");
     return CUBLAS_STATUS_SUCCESS;
-}
-
-static double dot(const struct problem *p, const struct algo *algo, const void *a, const void *b,
-                  uint64_t row, uint64_t col)
-{
-    bool ta = p->desc->transa != CUBLAS_OP_N, tb = p->desc->transb != CUBLAS_OP_N;
-    double sum = 0;
-
-    for (uint64_t i = 0; i < p->k; i++) {
-        sum += get(p->a->type, a, ta ? index_of(p->a, i, row) : index_of(p->a, row, i)) *
-               get(p->b->type, b, tb ? index_of(p->b, col, i) : index_of(p->b, i, col));
-        if (algo->splits_rounded)
-            sum = rounded(p->d->type, sum);
-    }
-    return sum;
 }
 
 /* 2.1.11: extents along memory, leading dimensions and addresses. */
@@ -483,32 +428,12 @@ static bool all_aligned(const struct problem *p, const void *const at[4])
     size_t bad = 0;
 
     for (size_t i = 0; i < 4; i++) {
-        size_t bytes = type_bytes(layouts[i]->type);
+        size_t bytes = fake_blas_type_bytes(layouts[i]->type);
 
         bad |= layouts[i]->rows * bytes % 16 | (size_t)layouts[i]->ld * bytes % 16 |
                (uintptr_t)at[i] % 16;
     }
     return !bad;
-}
-
-static void compute(const struct problem *p, const struct algo *algo, const void *const at[4],
-                    void *d, double alpha, double beta)
-{
-    /* C may be D: an element is read before it is written, and read once. */
-    for (uint64_t col = 0; col < p->n; col++)
-        for (uint64_t row = 0; row < p->m; row++) {
-            double x = alpha * dot(p, algo, at[0], at[1], row, col);
-
-            if (beta != 0)
-                x += beta * get(p->c->type, at[2], index_of(p->c, row, col));
-            /* "Bias vector length must match matrix D rows [...] broadcasted to all columns". */
-            if (p->desc->epilogue == CUBLASLT_EPILOGUE_BIAS)
-                x += get(p->d->type, p->desc->bias, row);
-            set(p->d->type, d, index_of(p->d, row, col), x);
-        }
-    ck_assert_uint_lt(fake_blas.n_seen, FAKE_BLAS_SEEN_MAX);
-    fake_blas.seen[fake_blas.n_seen++] =
-        (struct fake_blas_seen){p->m, p->n, p->k, all_aligned(p, at)};
 }
 
 static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,
@@ -544,7 +469,11 @@ static cublasStatus_t matmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
         return status;
     if (algo.workspace_bytes > 0)
         memset(workspace, 0xff, algo.workspace_bytes);
-    compute(&p, &algo, at, d, (double)*(const float *)alpha, (double)*(const float *)beta);
+    fake_blas_compute(&p, &algo, at, d, (double)*(const float *)alpha,
+                      (double)*(const float *)beta);
+    ck_assert_uint_lt(fake_blas.n_seen, FAKE_BLAS_SEEN_MAX);
+    fake_blas.seen[fake_blas.n_seen++] =
+        (struct fake_blas_seen){p.m, p.n, p.k, all_aligned(&p, at)};
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -10,7 +10,8 @@
  * output's type where the preferences do not forbid it. Misuse is refused with the documented
  * status, and fake_blas.why names it.
  *
- * Not modelled: batches, complex, integer and 8-bit types, scales, epilogues but the bias, speed.
+ * Not modelled: batches, complex, integer and 8-bit types, scales, epilogues but the bias, gelu and
+ * the sums of biases' gradients, speed.
  */
 #ifndef LK_TESTS_FAKE_CUBLASLT_CUDA_H
 #define LK_TESTS_FAKE_CUBLASLT_CUDA_H
@@ -36,6 +37,7 @@ struct fake_blas {
     int fail_at; /* number, from 1, of the call that fails; 0: none */
     int calls;
     cublasStatus_t fail_with;
+    bool plain_only; /* there is no algorithm with an epilogue but the bias */
     enum { FAKE_BLAS_FINDS, FAKE_BLAS_FINDS_NONE, FAKE_BLAS_STATE_BAD } heuristic;
     char why[160];
 };

@@ -252,6 +252,7 @@ void fake_cuda_reset(int gpus)
     for (size_t i = 0; i < FAKE_STREAMS_MAX; i++)
         memset(&fake_cuda.streams[i], 0, offsetof(struct fake_stream, work));
     fake_cuda.gpus = gpus;
+    fake_cuda.most_urgent = -5;
     fake_cuda.reset_ns = lk_now_ns();
     order_seed = 0;
 }

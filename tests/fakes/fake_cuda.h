@@ -84,6 +84,7 @@ struct fake_cuda {
     uint64_t reset_ns; /* time 0 of the model, in lk_now_ns */
     double drift;      /* part by which the GPU's clock runs faster than the host's */
     int gpus;
+    int most_urgent;    /* priority of streams; the least urgent one is 0 */
     bool nvlink, apart; /* the links between GPUs: PCIe, unless NVLink or none */
     bool stuck;         /* no stream advances */
     bool idle;          /* ops and copies do nothing and memory is not filled: for large models */

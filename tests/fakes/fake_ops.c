@@ -108,6 +108,7 @@ BUFFERS(layernorm_backward)
 BUFFERS(matmul_forward)
 {
     WRITE(out, a->rows * lk_op_stride(a->stride, a->outputs));
+    WRITE(gelu, a->rows * lk_op_stride(a->stride, a->outputs));
     FACTOR(in, a->rows * a->inputs);
     FACTOR(weight, a->outputs * a->inputs);
     READ(bias, a->outputs);
@@ -117,6 +118,8 @@ BUFFERS(matmul_forward)
 BUFFERS(matmul_backward_input)
 {
     WRITE(din, a->rows * a->inputs);
+    WRITE(dbias, a->inputs);
+    READ(gelu_in, a->rows * a->inputs);
     FACTOR(dout, a->rows * lk_op_stride(a->stride, a->outputs));
     FACTOR(weight, a->outputs * a->inputs);
 }
@@ -158,6 +161,7 @@ BUFFERS(gelu_forward)
 BUFFERS(gelu_backward)
 {
     WRITE(din, a->n);
+    WRITE(dbias, a->columns);
     READ(dout, a->n);
     READ(in, a->n);
 }
@@ -179,6 +183,7 @@ BUFFERS(cross_entropy_forward)
 {
     WIDE(loss, 1);
     WIDE(log_sum, a->rows);
+    WRITE(dlogits, a->rows * lk_op_stride(a->stride, a->vocab));
     READ(logits, a->rows * lk_op_stride(a->stride, a->vocab));
     TOKENS(targets, a->rows ? (a->rows - 1) * a->target_stride + 1 : 0);
 }
@@ -199,11 +204,13 @@ static void table_buffer(struct run *r, const struct lk_optim_tensor *const *ten
 BUFFERS(sgd)
 {
     table_buffer(r, &a->tensors, a->n_tensors);
+    add(r, &a->rate, BYTES, sizeof *a->rate, false, false);
 }
 
 BUFFERS(adamw)
 {
     table_buffer(r, &a->tensors, a->n_tensors);
+    add(r, &a->rate, BYTES, sizeof *a->rate, false, false);
 }
 
 BUFFERS(sum_squares)

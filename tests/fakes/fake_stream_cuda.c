@@ -201,7 +201,7 @@ cudaError_t fake_cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 {
     FAKE_CALLED();
     *least = 0;
-    *greatest = -5;
+    *greatest = fake_cuda.most_urgent;
     return cudaSuccess;
 }
 

@@ -4,101 +4,13 @@
 #include "base/rng.h"
 #include "kernels/ops.h"
 #include "tests/fakes/fake_cublaslt_cuda.h"
+#include "tests/rigs/blas_rig_cuda.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-static struct lk_cuda cuda;
-static void *workspace;
-
-static void setup(void)
-{
-    fake_blas_reset();
-    workspace = aligned_alloc(256, FAKE_BLAS_WORKSPACE_BYTES);
-    ck_assert_ptr_nonnull(workspace);
-    cuda = (struct lk_cuda){.workspace = workspace};
-    ck_assert_int_eq(lk_cuda_blas_open_calls(&fake_blas_calls, &cuda.blas), LK_OK);
-}
-
-static void teardown(void)
-{
-    lk_cuda_blas_close(cuda.blas);
-    ck_assert_int_eq(fake_blas.alive, 0);
-    free(workspace);
-}
-
-/* ---- Matrices ---- */
-
-/* Numbers in the product's type and as doubles, in rows `stride` apart. The padding between rows is
- * filled too, so that reads of it give errors and writes to it are seen. */
-struct matrix {
-    size_t rows, columns, stride, n;
-    void *base, *at; /* `at` begins `shift` elements after an address aligned to 256 bytes */
-    double *d;
-};
-
-static double element(const void *p, size_t i)
-{
-    return cuda.real == LK_BF16 ? (double)lk_f32_from_bf16(((const uint16_t *)p)[i])
-                                : (double)((const float *)p)[i];
-}
-
-static struct matrix matrix(struct lk_rng *g, size_t rows, size_t columns, size_t stride,
-                            size_t shift)
-{
-    size_t bytes = lk_dtype_bytes(cuda.real), used;
-    struct matrix m = {.rows = rows, .columns = columns, .stride = stride};
-
-    m.n = rows > 0 ? (rows - 1) * stride + columns : 0;
-    used = (m.n + shift) * bytes;
-    m.base = aligned_alloc(256, (used + 511) / 256 * 256);
-    m.d = malloc((m.n + 1) * sizeof *m.d);
-    ck_assert(m.base && m.d);
-    m.at = (char *)m.base + shift * bytes;
-    for (size_t i = 0; i < m.n; i++) {
-        float x = (float)(2 * lk_rng_uniform(g) - 1);
-
-        if (cuda.real == LK_BF16)
-            ((uint16_t *)m.at)[i] = lk_bf16_from_f32(x);
-        else
-            ((float *)m.at)[i] = x;
-        m.d[i] = element(m.at, i);
-    }
-    return m;
-}
-
-static void matrix_free(struct matrix *m)
-{
-    free(m->base);
-    free(m->d);
-}
-
-static double at(const struct matrix *m, bool transposed, size_t row, size_t column)
-{
-    return transposed ? m->d[column * m->stride + row] : m->d[row * m->stride + column];
-}
-
-/* Check a result after so many roundings to its type, and that the padding is unchanged. */
-static void check_matrix(const struct matrix *m, const double *want, int roundings,
-                         const char *what)
-{
-    double ulp = cuda.real == LK_BF16 ? 0x1p-8 : 0x1p-23;
-
-    for (size_t i = 0; i < m->n; i++) {
-        double got = element(m->at, i), bound = ulp * (fabs(want[i]) + 0x1p-10);
-
-        /* A partial sum is rounded at its own size, which is below 8 here. */
-        if (roundings > 1)
-            bound += 8 * ulp;
-        if (i % m->stride >= m->columns)
-            bound = 0;
-        ck_assert_msg(fabs(got - want[i]) <= bound, "%s: element %zu of (%zu, %zu): %g, not %g",
-                      what, i, m->rows, m->columns, got, want[i]);
-    }
-}
 
 /* ---- All forms ---- */
 
@@ -118,23 +30,6 @@ static const struct {
 static size_t padded(size_t columns, bool yes)
 {
     return yes ? (columns + 7) / 8 * 8 + 8 : columns;
-}
-
-static void multiply(double *want, const struct lk_cuda_product *p, const struct matrix *a,
-                     const struct matrix *b, const struct matrix *bias, const double *e)
-{
-    for (size_t r = 0; r < p->rows; r++)
-        for (size_t c = 0; c < p->columns; c++) {
-            double sum = 0;
-
-            for (size_t k = 0; k < p->inner; k++)
-                sum += at(a, p->transpose_a, r, k) * at(b, p->transpose_b, k, c);
-            if (p->bias)
-                sum += bias->d[c];
-            if (p->e)
-                sum += e[r * p->d_stride + c];
-            want[r * p->d_stride + c] = sum;
-        }
 }
 
 static void try_form(struct lk_rng *g, size_t shape, const struct form *f)
@@ -167,11 +62,11 @@ static void try_form(struct lk_rng *g, size_t shape, const struct form *f)
 
     memcpy(want, d.d, d.n * sizeof *want);
     fake_blas.n_seen = 0;
-    ck_assert_msg(lk_cuda_blas_product(&cuda, &p) == LK_OK, "%s (%s)", lk_error_text(),
+    ck_assert_msg(lk_cuda_blas_product(&blas_rig, &p) == LK_OK, "%s (%s)", lk_error_text(),
                   fake_blas.why);
     p.d_stride = stride;
-    multiply(want, &p, &a, &b, &bias, f->e == E_APART ? e.d : d.d);
-    check_matrix(&d, want, fake_blas.n_seen > 1 ? 2 : 1, "product");
+    matrix_multiply(want, &p, &a, &b, &bias, f->e == E_APART ? e.d : d.d);
+    matrix_check(&d, want, fake_blas.n_seen > 1 ? 2 : 1, "product");
     free(want);
     matrix_free(&a);
     matrix_free(&b);
@@ -185,7 +80,7 @@ START_TEST(every_form_is_its_definition)
 {
     struct lk_rng g = lk_rng_init(1, (uint64_t)_i);
 
-    cuda.real = _i % 2 ? LK_BF16 : LK_F32;
+    blas_rig.real = _i % 2 ? LK_BF16 : LK_F32;
     for (int bits = 0; bits < 16; bits++)
         for (int e = E_NONE; e < E_FORMS; e++)
             for (size_t shift = 0; shift < 3; shift++)
@@ -208,29 +103,29 @@ START_TEST(layers_with_padded_rows_are_their_definition)
     struct lk_rng g = lk_rng_init(1, 0);
     struct matrix in, weight, out, din, dweight;
 
-    cuda.real = _i % 2 ? LK_BF16 : LK_F32;
+    blas_rig.real = _i % 2 ? LK_BF16 : LK_F32;
     in = matrix(&g, rows, inputs, inputs, 0);
     weight = matrix(&g, outputs, inputs, inputs, 0);
     out = matrix(&g, rows, outputs, stride, 0);
     din = matrix(&g, rows, inputs, inputs, 0);
     dweight = matrix(&g, outputs, inputs, inputs, 0);
 #define LAYER(op, ...)                                                                             \
-    ck_assert_msg(lk_op_##op.cuda(&(struct lk_##op##_args){__VA_ARGS__}, &cuda) == LK_OK, "%s",    \
-                  lk_error_text())
+    ck_assert_msg(lk_op_##op.cuda(&(struct lk_##op##_args){__VA_ARGS__}, &blas_rig) == LK_OK,      \
+                  "%s", lk_error_text())
 #define SCALARS .rows = rows, .inputs = inputs, .outputs = outputs, .stride = stride
     LAYER(matmul_backward_input, .din = din.at, .dout = out.at, .weight = weight.at, SCALARS);
     lk_op_matmul_backward_input.ref(&(struct lk_matmul_backward_input_args){
         .din = din.d, .dout = out.d, .weight = weight.d, SCALARS});
-    check_matrix(&din, din.d, 2, "din");
+    matrix_check(&din, din.d, 2, "din");
     LAYER(matmul_backward_weight, .dweight = dweight.at, .dout = out.at, .in = in.at, SCALARS,
           .accumulate = true);
     lk_op_matmul_backward_weight.ref(&(struct lk_matmul_backward_weight_args){
         .dweight = dweight.d, .dout = out.d, .in = in.d, SCALARS, .accumulate = true});
-    check_matrix(&dweight, dweight.d, 1, "dweight");
+    matrix_check(&dweight, dweight.d, 1, "dweight");
     LAYER(matmul_forward, .out = out.at, .in = in.at, .weight = weight.at, SCALARS);
     lk_op_matmul_forward.ref(
         &(struct lk_matmul_forward_args){.out = out.d, .in = in.d, .weight = weight.d, SCALARS});
-    check_matrix(&out, out.d, 1, "out");
+    matrix_check(&out, out.d, 1, "out");
     matrix_free(&in);
     matrix_free(&weight);
     matrix_free(&out);
@@ -254,7 +149,7 @@ START_TEST(only_the_rest_of_an_odd_vocabulary_is_unaligned)
     struct lk_rng g = lk_rng_init(1, 0);
     struct matrix logits, x, wte;
 
-    cuda.real = LK_BF16;
+    blas_rig.real = LK_BF16;
     logits = matrix(&g, ROWS, VOCAB, STRIDE, 0);
     x = matrix(&g, ROWS, CHANNELS, CHANNELS, 0);
     wte = matrix(&g, VOCAB, CHANNELS, CHANNELS, 0);
@@ -292,7 +187,7 @@ static void small_init(struct small *s)
 {
     struct lk_rng g = lk_rng_init(1, 0);
 
-    cuda.real = LK_F32;
+    blas_rig.real = LK_F32;
     s->a = matrix(&g, 4, 8, 8, 0);
     s->b = matrix(&g, 8, 16, 16, 0);
     s->d = matrix(&g, 4, 16, 16, 0);
@@ -317,7 +212,7 @@ static void small_fini(struct small *s)
 static enum lk_status product(const struct lk_cuda_product *p)
 {
     fake_blas.n_seen = 0;
-    return lk_cuda_blas_product(&cuda, p);
+    return lk_cuda_blas_product(&blas_rig, p);
 }
 
 /* The heuristic is asked again when any of its inputs changes, even a bias at another alignment. */
@@ -380,7 +275,7 @@ START_TEST(every_call_may_fail)
         fake_blas.fail_at = n + 1;
         st = lk_cuda_blas_open_calls(&fake_blas_calls, &b);
         if (st == LK_OK) {
-            struct lk_cuda c = cuda;
+            struct lk_cuda c = blas_rig;
 
             c.blas = b;
             fake_blas.n_seen = 0;
@@ -414,7 +309,7 @@ START_TEST(the_model_refuses_what_cublaslt_would)
     } else if (_i == 1) {
         s.p.a = s.p.d;
     } else {
-        cuda.workspace = (char *)workspace + 128;
+        blas_rig.workspace = (char *)blas_rig_workspace + 128;
     }
     ck_assert_int_eq(product(&s.p), LK_EINTERNAL);
     ck_assert_str_eq(fake_blas.why, why[_i]);
@@ -424,7 +319,7 @@ END_TEST
 
 SUITE(blas_cuda, tc)
 {
-    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_checked_fixture(tc, blas_rig_setup, blas_rig_teardown);
     tcase_add_loop_test(tc, every_form_is_its_definition, 0, 2 * (int)LK_COUNT(shapes));
     tcase_add_loop_test(tc, layers_with_padded_rows_are_their_definition, 0, 2);
     tcase_add_loop_test(tc, only_the_rest_of_an_odd_vocabulary_is_unaligned, 0, 3);

@@ -387,16 +387,17 @@ START_TEST(optimizers_match)
     size_t n = lengths[_i];
     struct lk_rng g = generator(_i);
     struct pair param = pair_random(&g, n, 1), buf = pair_zero(n), v = pair_zero(n);
+    struct lk_optim_rate rate = {.learning_rate = 0.1};
     struct tables table;
 
     for (int64_t t = 1; t <= 5; t++) {
         struct pair grad = pair_random(&g, n, 1);
 
         table = tables_of(&param, &buf, NULL, &grad, 0.01);
-        RUN(sgd, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .learning_rate = 0.1,
+        RUN(sgd, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .rate = &rate,
             .momentum = 0.9);
         table = tables_of(&param, NULL, NULL, &grad, 0);
-        RUN(sgd, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .learning_rate = 0.1);
+        RUN(sgd, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .rate = &rate);
     }
     ck_assert_double_le(pair_error(&param), 20 * ULP); /* ten updates of a few roundings */
     buf = pair_zero(n);
@@ -405,8 +406,10 @@ START_TEST(optimizers_match)
         struct pair grad = pair_random(&g, n, 1);
 
         table = tables_of(&param, &buf, &v, &grad, 0.1);
-        RUN(adamw, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2,
-            .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .t = t);
+        rate = (struct lk_optim_rate){0.01, 0.01 / (1 - pow(0.9, (double)t)),
+                                      sqrt(1 / (1 - pow(0.999, (double)t)))};
+        RUN(adamw, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .rate = &rate,
+            .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
     }
     ck_assert_double_le(pair_error(&param), 20 * ULP);
     ck_assert_double_le(pair_error(&buf), 10 * ULP);
@@ -417,17 +420,13 @@ END_TEST
 /* Two updates of one number, by hand from the formulas of torch.optim. */
 START_TEST(optimizers_by_hand)
 {
+    struct lk_optim_rate rate = {.learning_rate = 0.1};
     double param = 1, buf = 0, m = 0, v = 0, grad = 0.5;
     struct lk_optim_tensor one = {
         .param = &param, .m = &buf, .grad = &grad, .n = 1, .weight_decay = 0.2};
-    struct lk_sgd_args sgd = {
-        .tensors = &one, .n_tensors = 1, .learning_rate = 0.1, .momentum = 0.9};
-    struct lk_adamw_args adamw = {.tensors = &one,
-                                  .n_tensors = 1,
-                                  .learning_rate = 0.1,
-                                  .beta1 = 0.9,
-                                  .beta2 = 0.99,
-                                  .eps = 1e-8};
+    struct lk_sgd_args sgd = {.tensors = &one, .n_tensors = 1, .rate = &rate, .momentum = 0.9};
+    struct lk_adamw_args adamw = {
+        .tensors = &one, .n_tensors = 1, .rate = &rate, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
 
     lk_op_sgd.ref(&sgd); /* g = 0.7, buf = 0.7, param = 0.93 */
     ck_assert_double_eq_tol(param, 0.93, 1e-15);
@@ -441,11 +440,11 @@ START_TEST(optimizers_by_hand)
     one.weight_decay = 0.5;
     param = 2;
     grad = 0.5;
-    adamw.t = 1;
+    rate = (struct lk_optim_rate){0.1, 0.1 / 0.1, 1 / sqrt(0.01)}; /* t = 1 */
     lk_op_adamw.ref(&adamw); /* decay to 1.9; m / c1 = 0.5, sqrt(v / c2) = 0.5: minus 0.1 */
     ck_assert_double_eq_tol(param, 1.8, 1e-8);
     grad = -0.5;
-    adamw.t = 2;
+    rate = (struct lk_optim_rate){0.1, 0.1 / 0.19, 1 / sqrt(0.0199)}; /* t = 2 */
     /* decay to 1.71; m = 0.9 * 0.05 - 0.05 = -0.005, / 0.19; v = 0.25 * 0.0199, / 0.0199. */
     lk_op_adamw.ref(&adamw);
     ck_assert_double_eq_tol(param, 1.71 + 0.1 * (0.005 / 0.19) / 0.5, 1e-8);
@@ -461,6 +460,7 @@ START_TEST(nan_comes_out)
     struct pair mean = pair_zero(1), rstd = pair_zero(1), one = pair_zero(1);
     const int32_t target = 3;
     size_t at = (size_t)_i;
+    const struct lk_optim_rate rate = {.learning_rate = 1};
     struct tables table;
 
     x.f[at] = NAN;
@@ -481,7 +481,7 @@ START_TEST(nan_comes_out)
     RUN(sum_squares, (.out = one.f, .in = x.f), (.out = one.d, .in = x.d), .n = N);
     ck_assert(isnan(one.f[0]) && isnan(one.d[0]));
     table = tables_of(&ones, NULL, NULL, &x, 0);
-    RUN(sgd, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .learning_rate = 1);
+    RUN(sgd, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .rate = &rate);
     ck_assert(isnan(ones.f[at]) && isnan(ones.d[at]));
 }
 END_TEST

@@ -209,7 +209,8 @@ START_TEST(activation_gradients)
     struct setup s = setup_make(_i, 6, 9, 9);
     struct pair dx = pair_zero(s.x.n);
 
-    lk_op_gelu_backward.ref(&(struct lk_gelu_backward_args){dx.d, s.w.d, s.x.d, s.x.n});
+    lk_op_gelu_backward.ref(
+        &(struct lk_gelu_backward_args){.din = dx.d, .dout = s.w.d, .in = s.x.d, .n = s.x.n});
     check_gradient(&s, gelu, s.x.d, dx.d, dx.n, "in of gelu");
     for (size_t i = 0; i < s.x.n; i++) /* away from the corner at 0 */
         s.x.d[i] += s.x.d[i] < 0 ? -0.01 : 0.01;

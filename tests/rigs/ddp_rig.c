@@ -3,8 +3,10 @@
 
 #include "base/array.h"
 #include "kernels/ops.h"
+#include "runtime/train/early.h"
 #include "tests/rigs/waits.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +153,7 @@ double rig_gradient(size_t param, size_t i, double weight, const struct lk_batch
 struct grad_args {
     lk_real *grad;
     const lk_real *weight;
+    const lk_real *next; /* NULL, or the next parameter's weights, whose first is read, too */
     struct lk_batch batch;
     size_t param, elems;
     double seed;
@@ -173,12 +176,14 @@ static void grad_cpu(const void *args)
 {
     const struct grad_args *a = args;
     float *grad = a->grad;
-    const float *weight = a->weight;
+    const float *weight = a->weight, *next = a->next;
 
     if (a->waits)
         wait_for_first_bucket(a);
     for (size_t i = 0; i < a->elems; i++) {
         float g = (float)(a->seed * rig_gradient(a->param, i, (double)weight[i], &a->batch));
+
+        g += next ? (float)a->seed * 0x1p-10F * next[0] : 0;
 
         grad[i] = a->accumulate ? grad[i] + g : g;
     }
@@ -188,10 +193,12 @@ static void grad_ref(const void *args)
 {
     const struct grad_args *a = args;
     double *grad = a->grad;
-    const double *weight = a->weight;
+    const double *weight = a->weight, *next = a->next;
 
     for (size_t i = 0; i < a->elems; i++) {
         double g = a->seed * rig_gradient(a->param, i, weight[i], &a->batch);
+
+        g += next ? a->seed * 0x1p-10 * next[0] : 0;
 
         grad[i] = a->accumulate ? grad[i] + g : g;
     }
@@ -213,14 +220,16 @@ struct rig_model {
     struct lk_model base;
     struct lk_param params[RIG_PARAMS];
     struct rig_rank *owner; /* NULL: the reference */
+    bool crosses;           /* an op reads the next parameter's weights, too */
     int backwards;          /* so far */
     double loss;
 };
 
-static enum lk_status rig_forward(struct lk_model *m, const struct lk_batch *batch)
+static enum lk_status rig_forward(struct lk_model *m, const struct lk_batch *batch, double seed)
 {
     (void)m;
     (void)batch;
+    (void)seed;
     return LK_OK;
 }
 
@@ -236,6 +245,28 @@ out:
     return st;
 }
 
+/* Release the parameters whose readers have all been enqueued. */
+static enum lk_status release(const struct rig_model *m, const struct lk_grad_hook *hook,
+                              const bool *done, bool *released)
+{
+    enum rig_release how = m->owner->config->release;
+    enum lk_status st = LK_OK;
+
+    for (size_t p = 0; p < RIG_PARAMS && how != RIG_RELEASE_NONE; p++) {
+        size_t before = (p + RIG_PARAMS - 1) % RIG_PARAMS;
+
+        if (released[p] || !done[p] || (m->crosses && !done[before]) ||
+            (how == RIG_RELEASE_SOME && p % 3 == 0))
+            continue;
+        released[p] = true;
+        LK_TRY(hook->released(hook->ctx, p));
+        if (how == RIG_RELEASE_TWICE)
+            LK_TRY(hook->released(hook->ctx, p));
+    }
+out:
+    return st;
+}
+
 /* Report the parameters at positions 0 and 1, 2 and 3, ... of the order together, as a layer norm's
  * weight and bias, which one op computes. */
 static enum lk_status rig_backward(struct lk_model *m, const struct lk_batch *batch, double seed,
@@ -243,6 +274,7 @@ static enum lk_status rig_backward(struct lk_model *m, const struct lk_batch *ba
 {
     struct rig_model *model = (struct rig_model *)m;
     struct rig_rank *own = model->owner;
+    bool done[RIG_PARAMS] = {false}, released[RIG_PARAMS] = {false};
     enum lk_status st = LK_OK;
 
     model->backwards++;
@@ -250,6 +282,7 @@ static enum lk_status rig_backward(struct lk_model *m, const struct lk_batch *ba
         size_t p = own ? own->order[k] : k;
         struct grad_args a = {.grad = m->params[p].grad,
                               .weight = m->params[p].data,
+                              .next = model->crosses ? m->params[(p + 1) % RIG_PARAMS].data : NULL,
                               .batch = *batch,
                               .param = p,
                               .elems = m->params[p].elems,
@@ -263,8 +296,13 @@ static enum lk_status rig_backward(struct lk_model *m, const struct lk_batch *ba
         LK_TRY(lk_stream_launch(m->stream, &grad_op, &a));
         if (hook && k % 2)
             LK_TRY(report(own, hook, own->order[k - 1]));
+        done[p] = true;
+        if (hook && own->config->release == RIG_RELEASE_AT_ONCE)
+            LK_TRY(release(model, hook, done, released));
         if (hook && (k % 2 || k == RIG_PARAMS - 1))
             LK_TRY(report(own, hook, p));
+        if (hook)
+            LK_TRY(release(model, hook, done, released));
     }
 out:
     return st;
@@ -288,8 +326,8 @@ static enum lk_status rig_model_create(struct lk_device *d, struct lk_stream *s,
     struct rig_model *m = NULL;
     enum lk_status st = LK_OK;
 
-    (void)config;
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    m->crosses = config->layers > 0;
     m->base = (struct lk_model){.ops = &rig_model_ops,
                                 .device = d,
                                 .stream = s,
@@ -327,11 +365,19 @@ static void set_weights(struct rig_rank *r)
 
 /* ---- The loop ---- */
 
+/* The rig's models have layers if their ops read the next parameter's weights. */
+static struct lk_model_config model_config(const struct rig_case *c)
+{
+    return (struct lk_model_config){.layers = c->release == RIG_RELEASE_LATE ||
+                                              c->release == RIG_RELEASE_SOME};
+}
+
 static enum lk_status open_rank(struct rig_rank *r)
 {
     const struct rig_case *c = r->config;
     const struct lk_track_info compute = {.name = "compute", .kind = LK_TRACK_COMPUTE};
     const struct lk_track_info net = {.name = "net", .kind = LK_TRACK_COMM, .stream = 1};
+    const struct lk_track_info update = {.name = "update", .kind = LK_TRACK_UPDATE, .stream = 2};
     const struct lk_device_config dc = {.timed_flops = 1e12, .timed_Bps = 1e12, .slowdown = 1};
     const struct lk_loader_config lc = {
         .dataset = r->dataset,
@@ -342,13 +388,16 @@ static enum lk_status open_rank(struct rig_rank *r)
         .local_batch = RIG_LOCAL_BATCH,
         .context = RIG_CONTEXT,
         .accumulation = c->accumulation};
+    const struct lk_model_config mc = model_config(c);
     struct rig_comm *comm;
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_device_open(c->device, &dc, &r->device));
     LK_TRY(lk_stream_create(r->device, &compute, &r->compute));
     LK_TRY(lk_stream_create(r->device, &net, &r->net));
-    LK_TRY(rig_model_create(r->device, r->compute, NULL, &r->model));
+    if (c->early)
+        LK_TRY(lk_stream_create(r->device, &update, &r->update));
+    LK_TRY(rig_model_create(r->device, r->compute, &mc, &r->model));
     ((struct rig_model *)r->model)->owner = r;
     set_weights(r);
     if (c->prepare)
@@ -364,9 +413,18 @@ out:
     return st;
 }
 
+static enum lk_status update_bucket(void *ctx, size_t bucket)
+{
+    struct rig_rank *r = ctx;
+
+    r->n_updates++;
+    return lk_optim_update(r->optim, r->update, bucket);
+}
+
 static enum lk_status open_ddp(struct rig_rank *r)
 {
     const struct rig_case *c = r->config;
+    const struct lk_early_config early = {r->update, update_bucket, r};
     const struct lk_reducer_config rc = {.comm = r->comm,
                                          .compute = r->compute,
                                          .net = r->net,
@@ -377,19 +435,23 @@ static enum lk_status open_ddp(struct rig_rank *r)
                                          .no_sync = c->no_sync,
                                          .noise_every = c->noise_every,
                                          .plant = c->plant,
+                                         .early = r->update ? &early : NULL,
                                          .timeout_ns = timeout_ns};
     const struct lk_verify_config vc = {.comm = r->comm,
                                         .compute = r->compute,
                                         .model = r->model,
+                                        .model_config = model_config(c),
                                         .create = rig_model_create,
                                         .dataset = r->dataset,
                                         .sampler = {.shuffle = true, .seed = 3},
                                         .local_batch = RIG_LOCAL_BATCH,
                                         .accumulation = c->accumulation,
                                         .timeout_ns = timeout_ns};
+    const struct lk_optim_config oc = {.kind = LK_OPTIM_SGD, .learning_rate = 0.5};
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_reducer_create(&rc, r->model->params, r->model->n_params, &r->reducer));
+    LK_TRY(lk_optim_create(r->device, &oc, r->model->params, r->model->n_params, &r->optim));
     if (c->verify)
         LK_TRY(lk_verify_create(&vc, &r->verify));
 out:
@@ -400,7 +462,6 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
 {
     const struct rig_case *c = r->config;
     const struct lk_grad_hook hook = lk_reducer_hook(r->reducer);
-    struct lk_optim_tensor tensors[RIG_PARAMS];
     struct lk_batch batch;
     enum lk_status st = LK_OK;
 
@@ -408,19 +469,18 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
         LK_TRY(lk_verify_step_begin(r->verify));
     lk_stream_set_step(r->compute, step);
     LK_TRY(lk_reducer_step_begin(r->reducer, step));
+    lk_optim_begin(r->optim, r->model->params, lk_reducer_buckets(r->reducer), 0.5, step + 1);
+    r->n_updates = 0;
     for (int m = 0; m < c->accumulation; m++) {
         LK_TRY(lk_loader_next(r->loader, lk_deadline_in(timeout_ns), &batch));
-        LK_TRY(r->model->ops->forward(r->model, &batch));
+        LK_TRY(r->model->ops->forward(r->model, &batch, NAN));
         LK_TRY(lk_reducer_backward_begin(r->reducer, m));
         LK_TRY(
             r->model->ops->backward(r->model, &batch, lk_reducer_seed(r->reducer), m > 0, &hook));
         LK_TRY(lk_reducer_backward_end(r->reducer));
     }
-    for (size_t p = 0; p < RIG_PARAMS; p++)
-        tensors[p] = (struct lk_optim_tensor){
-            .param = r->model->params[p].data, .grad = r->model->params[p].grad, .n = rig_elems[p]};
-    LK_TRY(LK_LAUNCH(r->compute, sgd, .tensors = tensors, .n_tensors = RIG_PARAMS,
-                     .learning_rate = 0.5));
+    if (!r->update)
+        LK_TRY(lk_optim_update(r->optim, r->compute, LK_OPTIM_ALL));
     LK_TRY(lk_stream_sync(r->compute, lk_deadline_in(timeout_ns)));
     if (c->before_verify)
         c->before_verify(r, step);
@@ -459,6 +519,7 @@ static void *rank_main(void *arg)
             lk_device_fail(r->device, r->st, r->text);
         hub_break(r->hub);
     }
+    lk_stream_destroy(r->update);
     lk_stream_destroy(r->net);
     lk_stream_destroy(r->compute);
     return NULL;
@@ -510,6 +571,7 @@ void rig_free(struct rig_rank *ranks, int n)
 
         lk_loader_destroy(r->loader);
         lk_verify_destroy(r->verify);
+        lk_optim_destroy(r->optim);
         lk_reducer_destroy(r->reducer);
         lk_comm_close(r->comm);
         lk_model_destroy(r->model);

@@ -5,6 +5,7 @@
 #ifndef LK_TESTS_DDP_RIG_H
 #define LK_TESTS_DDP_RIG_H
 
+#include "runtime/model/optim.h"
 #include "runtime/train/reducer.h"
 #include "runtime/train/verify.h"
 
@@ -35,6 +36,16 @@ struct rig_hub {
 
 struct rig_rank;
 
+/* When a model releases its parameters. The op of each reads its weights; with LATE and SOME so
+ * does the op of the parameter registered before it, wherever that comes in backward. */
+enum rig_release {
+    RIG_RELEASE_NONE,
+    RIG_RELEASE_AT_ONCE, /* behind its own op */
+    RIG_RELEASE_LATE,    /* behind both ops */
+    RIG_RELEASE_SOME,    /* as LATE, but every third never */
+    RIG_RELEASE_TWICE
+};
+
 /* Configuration of a run. Zeroed fields take the value in brackets. */
 struct rig_case {
     const char *device; /* ["cpu"] */
@@ -49,6 +60,8 @@ struct rig_case {
     int noise_every;
     bool verify;
     bool overlap; /* see last_gradient_waits */
+    bool early;   /* buckets are updated early */
+    enum rig_release release;
     /* Change a rank's model before the reducer is made. */
     void (*prepare)(struct rig_rank *r);
     /* Called after a step and its verification: streams idle, parameters updated. */
@@ -62,10 +75,12 @@ struct rig_rank {
     struct rig_hub *hub;
     int rank;
     struct lk_device *device;
-    struct lk_stream *compute, *net;
+    struct lk_stream *compute, *net, *update;
+    size_t n_updates; /* early ones, in the step in progress */
     struct lk_comm *comm;
     struct lk_model *model;
     struct lk_reducer *reducer;
+    struct lk_optim *optim;
     struct lk_verify *verify;
     struct lk_dataset *dataset;
     struct lk_loader *loader;

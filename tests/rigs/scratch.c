@@ -71,6 +71,22 @@ char *scratch_read(const char *dir, const char *name)
     return text;
 }
 
+void scratch_same(const char *dir, const char *a, const char *b)
+{
+    char *paths[] = {scratch_path(dir, a), scratch_path(dir, b)}, *texts[2];
+    size_t sizes[2];
+
+    for (int i = 0; i < 2; i++) {
+        ck_assert_msg(lk_file_read(paths[i], &texts[i], &sizes[i]) == LK_OK, "%s", lk_error_text());
+        free(paths[i]);
+    }
+    ck_assert_uint_gt(sizes[0], 0);
+    ck_assert_uint_eq(sizes[0], sizes[1]);
+    ck_assert_mem_eq(texts[0], texts[1], sizes[0]);
+    free(texts[0]);
+    free(texts[1]);
+}
+
 char *scratch_put(const char *name, const void *data, size_t n)
 {
     char *path = scratch_path(scratch_dir, name);

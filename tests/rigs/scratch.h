@@ -20,6 +20,8 @@ void scratch_tear_down(void);
 char *scratch_path(const char *dir, const char *name);
 /* Return the text of DIR/NAME, which the caller frees; the test fails if it cannot be read. */
 char *scratch_read(const char *dir, const char *name);
+/* The test fails unless two files of the directory have the same bytes. */
+void scratch_same(const char *dir, const char *a, const char *b);
 /* Write n bytes to scratch_dir/name, gzipped where that ends in ".gz"; return the path, which the
  * caller frees. */
 char *scratch_put(const char *name, const void *data, size_t n);

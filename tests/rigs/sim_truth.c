@@ -92,7 +92,7 @@ static void add_compute(const struct sim_truth *t, struct lk_job *j, int batch, 
     struct lk_quantity none = lk_quantity_none();
     double f = batch_factor(batch) * (1 + 0.003 * lk_rng_normal(g));
 
-    *c = (struct lk_job_compute){batch, none, none, none, none, none, none};
+    *c = (struct lk_job_compute){batch, none, none, none, none, none, none, none};
     set(&c->forward_s, t->forward_s * f, 0.003, 60);
     set(&c->backward_s, t->backward_s * f, 0.003, 60);
     set(&c->input_s, 0, 0, 60);

@@ -146,16 +146,23 @@ START_TEST(host_functions_fail_the_device)
 }
 END_TEST
 
-START_TEST(comm_streams_go_first)
+START_TEST(comm_streams_go_first_and_update_streams_last)
 {
-    struct lk_device *d = cuda_rig_device();
-    struct lk_stream *compute = cuda_rig_stream(d, &cuda_rig_compute),
-                     *net = cuda_rig_stream(d, &cuda_rig_net);
+    static const struct lk_track_info last = {.name = "update", .kind = LK_TRACK_UPDATE};
+    struct lk_device *d;
+    struct lk_stream *compute, *net, *update;
 
-    ck_assert_int_eq(fake_cuda.streams[0].priority, 0);
-    ck_assert_int_eq(fake_cuda.streams[1].priority, -5);
+    fake_cuda.most_urgent = _i;
+    d = cuda_rig_device();
+    compute = cuda_rig_stream(d, &cuda_rig_compute);
+    net = cuda_rig_stream(d, &cuda_rig_net);
+    update = cuda_rig_stream(d, &last);
+    ck_assert_int_eq(fake_cuda.streams[0].priority, _i < -1 ? -1 : 0); /* never net's */
+    ck_assert_int_eq(fake_cuda.streams[1].priority, _i);
+    ck_assert_int_eq(fake_cuda.streams[2].priority, 0);
     lk_stream_destroy(compute);
     lk_stream_destroy(net);
+    lk_stream_destroy(update);
     lk_device_close(d);
 }
 END_TEST
@@ -382,7 +389,7 @@ SUITE(device_cuda, tc)
     tcase_add_test(tc, deadlines_end_waits);
     tcase_add_test(tc, errors_stick);
     tcase_add_test(tc, host_functions_fail_the_device);
-    tcase_add_test(tc, comm_streams_go_first);
+    tcase_add_loop_test(tc, comm_streams_go_first_and_update_streams_last, -5, 0);
     tcase_add_loop_test(tc, machines_without_a_gpu, 0, LK_COUNT(openings));
     tcase_add_test(tc, this_machine);
     tcase_add_test(tc, gpu_by_local_rank);

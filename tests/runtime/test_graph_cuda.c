@@ -286,6 +286,8 @@ static struct lk_train_config config(int accumulation, bool no_sync, enum lk_dty
     struct lk_train_config c = small_train("cuda", STEPS);
 
     c.graph = LK_GRAPH_YES;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = LK_FUSE_AUTO;
+    c.optim.warmup_steps = STEPS; /* the rate changes in steps that a graph runs */
     c.device_config.cuda_calls = &fake_cuda_calls;
     c.device_config.real = real;
     c.model = (struct lk_model_config){.name = "gpt",
@@ -313,7 +315,8 @@ static const struct {
     {1, 0, 4, 2, true, LK_F32},
 };
 
-/* In any order of streams and of the graph's nodes the losses are the same. */
+/* In any order of streams and of the graph's nodes the losses are the same, also if parameters are
+ * updated beside backward and all else is fused. */
 START_TEST(losses_are_those_without_a_graph)
 {
     int i = _i / SEEDS;
@@ -321,6 +324,9 @@ START_TEST(losses_are_those_without_a_graph)
     struct lk_train_result with, without;
 
     fake_cuda.seed = (uint64_t)(_i % SEEDS);
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = _i % SEEDS ? LK_FUSE_YES : LK_FUSE_NO;
+    for (int k = 0; k < LK_FUSE_OPTIMIZER; k++)
+        c.fuse.wish[k] = _i % SEEDS ? LK_FUSE_YES : LK_FUSE_NO;
     c.reducer.noise_every = runs[i].noise_every;
     c.verify = runs[i].verify_steps > 0;
     c.verify_steps = runs[i].verify_steps;
@@ -328,6 +334,7 @@ START_TEST(losses_are_those_without_a_graph)
     ck_assert_int_eq(fake_cuda.graph_launches, runs[i].launches);
     fake_cuda_check_clean();
     c.graph = LK_GRAPH_NO;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = LK_FUSE_NO;
     must(lk_train(&c, &without));
     ck_assert_int_eq(fake_cuda.graph_launches, runs[i].launches);
     ck_assert_double_ne(with.loss[STEPS - 1], with.loss[0]);

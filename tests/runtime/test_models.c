@@ -117,7 +117,7 @@ static double real_at(const struct bench *b, const lk_real *x, size_t i)
 
 static double loss_of(struct bench *b)
 {
-    must(b->model->ops->forward(b->model, &b->batch));
+    must(b->model->ops->forward(b->model, &b->batch, NAN));
     must(lk_stream_sync(b->stream, lk_deadline_in(timeout_ns)));
     return real_at(b, b->model->loss, 0);
 }
@@ -261,7 +261,7 @@ static size_t nth_ready(const struct lk_model *m, size_t i)
 START_TEST(the_hook_comes_once_a_parameter_in_order)
 {
     struct hook_log log = {.answer = LK_OK};
-    struct lk_grad_hook hook = {note, &log};
+    struct lk_grad_hook hook = {.ready = note, .ctx = &log};
     struct bench b;
 
     bench_open(&b, "cpu", &rows[_i]);
@@ -301,7 +301,7 @@ static const struct lk_sink_ops marks_sink = {
 START_TEST(gradients_are_marked_on_the_stream)
 {
     struct hook_log log = {.answer = LK_OK}, marks = {.answer = LK_OK};
-    struct lk_grad_hook hook = {note, &log};
+    struct lk_grad_hook hook = {.ready = note, .ctx = &log};
     struct bench b;
 
     must(lk_recorder_create(&b.recorder));
@@ -413,11 +413,11 @@ START_TEST(batches_that_do_not_fit_are_refused)
 
     bench_open(&b, "cpu", &rows[_i]);
     b.batch.samples = rows[_i].config.max_samples + 1;
-    ck_assert_int_eq(b.model->ops->forward(b.model, &b.batch), LK_EUSAGE);
+    ck_assert_int_eq(b.model->ops->forward(b.model, &b.batch, NAN), LK_EUSAGE);
     ck_assert_int_eq(b.model->ops->backward(b.model, &b.batch, 1, false, NULL), LK_EUSAGE);
     b.batch.samples = 1;
     b.batch.context = rows[_i].config.context + 1;
-    ck_assert_int_eq(b.model->ops->forward(b.model, &b.batch), LK_EUSAGE);
+    ck_assert_int_eq(b.model->ops->forward(b.model, &b.batch, NAN), LK_EUSAGE);
     bench_close(&b);
 }
 END_TEST

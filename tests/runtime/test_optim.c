@@ -20,11 +20,17 @@ static const struct {
     size_t state; /* elements of state an element of a parameter */
     enum lk_optim_kind kind;
     double momentum, decay;
+    bool buckets; /* one launch a bucket */
 } rows[] = {
-    {"cpu", 0, LK_OPTIM_SGD, 0, 0},      {"cpu", 0, LK_OPTIM_SGD, 0, 0.01},
-    {"cpu", 1, LK_OPTIM_SGD, 0.9, 0.01}, {"reference", 1, LK_OPTIM_SGD, 0.9, 0},
-    {"cpu", 2, LK_OPTIM_ADAMW, 0, 0.1},  {"reference", 2, LK_OPTIM_ADAMW, 0, 0},
+    {"cpu", 0, LK_OPTIM_SGD, 0, 0, false},      {"cpu", 0, LK_OPTIM_SGD, 0, 0.01, true},
+    {"cpu", 1, LK_OPTIM_SGD, 0.9, 0.01, false}, {"reference", 1, LK_OPTIM_SGD, 0.9, 0, true},
+    {"cpu", 2, LK_OPTIM_ADAMW, 0, 0.1, false},  {"reference", 2, LK_OPTIM_ADAMW, 0, 0, false},
+    {"cpu", 2, LK_OPTIM_ADAMW, 0, 0.1, true},
 };
+
+/* Buckets that list the parameters in another order than their registration's. */
+static size_t firsts[] = {0, 1, 3}, indices[] = {2, 1, 0};
+static const struct lk_bucket_plan plan = {.n_buckets = 2, .first = firsts, .index = indices};
 
 static struct lk_optim_config row_config(int i)
 {
@@ -110,7 +116,9 @@ START_TEST(follows_the_formulas)
                 grad[p][i] = get(params[p].grad, real, i);
                 plain_step(c, &w[p][i], &grad[p][i], &m[p][i], &v[p][i], decays[p], t);
             }
-        ck_assert_int_eq(lk_optim_step(o, s, params, c->learning_rate, t), LK_OK);
+        lk_optim_begin(o, params, rows[_i].buckets ? &plan : NULL, c->learning_rate, t);
+        for (size_t b = 0; b < (rows[_i].buckets ? plan.n_buckets : 1); b++)
+            ck_assert_int_eq(lk_optim_update(o, s, rows[_i].buckets ? b : LK_OPTIM_ALL), LK_OK);
         ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(WAIT_PLENTY_NS)), LK_OK);
     }
     for (size_t p = 0; p < PARAMS; p++)

@@ -38,6 +38,7 @@ static struct lk_train_config config(const char *device, int accumulation, int p
     struct lk_train_config c = small_train(device, STEPS);
 
     c.prefetch = prefetch;
+    c.fuse.wish[LK_FUSE_OPTIMIZER] = LK_FUSE_AUTO;
     c.device_config.cuda_calls = &fake_cuda_calls;
     c.reducer.accumulation = accumulation;
     c.reducer.noise_every = 2;
@@ -47,10 +48,18 @@ static struct lk_train_config config(const char *device, int accumulation, int p
 static const struct shape {
     int accumulation, prefetch;
     bool no_sync;
-    const char *model;
+    const char *model, *fuse;
 } shapes[] = {
-    {1, 0, true, "gpt-nano"}, {1, 2, true, "gpt-nano"},  {3, 0, true, "gpt-nano"},
-    {3, 2, true, "gpt-nano"}, {3, 2, false, "gpt-nano"}, {2, 1, true, "mlp"},
+    {1, 0, true, "gpt-nano", "none"},
+    {1, 2, true, "gpt-nano", "none"},
+    {3, 0, true, "gpt-nano", "none"},
+    {3, 2, true, "gpt-nano", "none"},
+    {3, 2, false, "gpt-nano", "none"},
+    {2, 1, true, "mlp", "none"},
+    {1, 0, true, "gpt-nano", "loss,gelu"},
+    {3, 0, true, "gpt-nano", "bias"},
+    {3, 2, false, "gpt-nano", "loss,bias,gelu"},
+    {2, 1, true, "mlp", "loss,bias"},
 };
 
 static struct lk_train_config shaped(const char *device, const struct shape *s)
@@ -61,6 +70,8 @@ static struct lk_train_config shaped(const char *device, const struct shape *s)
     if (!strcmp(s->model, "mlp"))
         c.model.channels = 32;
     c.reducer.no_sync = s->no_sync;
+    if (!strcmp(device, "cuda"))
+        ck_assert_int_eq(lk_fuse_parse(s->fuse, &c.fuse), LK_OK);
     return c;
 }
 
@@ -159,11 +170,12 @@ static const struct {
     const char *model;
     bool bf16;
     double rate;
+    const char *fuse;
 } narrow[] = {
-    {"gpt", false, 1e-2},
-    {"gpt", true, 1e-2},
-    {"mlp", false, 1e-2},
-    {"mlp", true, 1e-3},
+    {"gpt", false, 1e-2, "none"},           {"gpt", true, 1e-2, "none"},
+    {"mlp", false, 1e-2, "none"},           {"mlp", true, 1e-3, "none"},
+    {"gpt", false, 1e-2, "loss,bias,gelu"}, {"gpt", true, 1e-2, "loss,bias,gelu"},
+    {"mlp", true, 1e-3, "loss,bias"},
 };
 enum { NARROW_STEPS = 12 };
 
@@ -181,6 +193,7 @@ static struct lk_train_config narrow_config(int i)
     c.local_batch = 8;
     c.samples = 64;
     c.optim.learning_rate = narrow[i].rate;
+    ck_assert_int_eq(lk_fuse_parse(narrow[i].fuse, &c.fuse), LK_OK);
     return c;
 }
 
@@ -202,6 +215,7 @@ START_TEST(narrow_factors_verify)
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "in step 0"));
     c.reducer.plant = LK_PLANT_NONE;
     c.verify = false;
+    c.fuse = (struct lk_fuse){0};
     c.device = "cpu";
     c.device_config.real = LK_F32;
     ck_assert_msg(lk_train(&c, &exact) == LK_OK, "%s", lk_error_text());

@@ -62,6 +62,8 @@ static struct lk_train_config config(const struct rank *me, const struct shape *
     c.comm = "nccl";
     c.verify = true;
     c.graph = LK_GRAPH_NO;
+    for (int i = 0; i < LK_FUSE_COUNT; i++)
+        c.fuse.wish[i] = LK_FUSE_AUTO;
     c.device_config.share_gpu = true;
     c.device_config.real = s->real;
     c.device_config.cuda_calls = &fake_cuda_calls;
@@ -154,6 +156,8 @@ static enum lk_status train_twice(struct rank *me)
     c = config(me, s, store);
     c.verify = false;
     c.steps = 8;
+    for (int i = 0; i < LK_FUSE_OPTIMIZER; i++) /* by name: not by time, which may differ */
+        c.fuse.wish[i] = LK_FUSE_YES;
     LK_TRY(lk_train(&c, &results[0]));
     c.graph = LK_GRAPH_YES;
     LK_TRY(lk_train(&c, &results[1]));

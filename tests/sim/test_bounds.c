@@ -82,6 +82,7 @@ static void make_job(struct lk_rng *g, struct question *q)
                                             .backward_s = known(q->backward_s),
                                             .input_s = lk_quantity_none(),
                                             .optimizer_s = known(q->optimizer_s),
+                                            .optimizer_hidden_s = lk_quantity_none(),
                                             .gap_s = lk_quantity_none(),
                                             .transient = lk_quantity_none()};
     j->n_compute = 1;
