@@ -147,6 +147,21 @@ out:
     return st;
 }
 
+enum lk_status lk_recorder_fact(struct lk_recorder *r, const char *key, const char *value)
+{
+    enum lk_status st = LK_OK;
+
+    if (!r)
+        return LK_OK;
+    pthread_mutex_lock(&r->lock);
+    for (int i = 0; i < r->n_sinks; i++)
+        if (r->ops[i]->fact)
+            LK_TRY(r->ops[i]->fact(r->sinks[i], key, value));
+out:
+    pthread_mutex_unlock(&r->lock);
+    return st;
+}
+
 void lk_span_emit(struct lk_track *t, const struct lk_span *s)
 {
     if (!t)

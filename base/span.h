@@ -98,6 +98,9 @@ struct lk_sink_ops {
     enum lk_status (*track_open)(void *sink, const struct lk_track_info *info, void **out_ctx);
     /* (optional) Learn a new span name and its id. Not in a timed region. */
     enum lk_status (*name_added)(void *sink, uint16_t id, const char *name);
+    /* (optional) Take a fact of the run that was not known when it was described (lk_run_info). Not
+     * in a timed region. */
+    enum lk_status (*fact)(void *sink, const char *key, const char *value);
     /*
      * (optional, both) This thread starts, and ends, issuing the work that s describes: it does the
      * work, or enqueues it on a device that runs it later. s has kind, name, step and index, no
@@ -131,6 +134,12 @@ enum lk_status lk_recorder_track(struct lk_recorder *r, const struct lk_track_in
 
 /* Return the id of a span name, the same for equal texts; from 1. r NULL gives 0. Any thread. */
 enum lk_status lk_recorder_name(struct lk_recorder *r, const char *name, uint16_t *out_id);
+
+/*
+ * Tell the sinks a fact that was found out after the run was described: a pair of the run's
+ * configuration, in place of one with that key. r NULL: nothing. Any thread.
+ */
+enum lk_status lk_recorder_fact(struct lk_recorder *r, const char *key, const char *value);
 
 /* Pass a finished span to every sink. t NULL: nothing. */
 void lk_span_emit(struct lk_track *t, const struct lk_span *s);

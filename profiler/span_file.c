@@ -192,6 +192,22 @@ static enum lk_status name_added(void *sink, uint16_t id, const char *name)
     return LK_OK;
 }
 
+static enum lk_status fact(void *sink, const char *key, const char *value)
+{
+    struct lk_span_file *f = sink;
+    struct lk_span_file_header *h = f->header;
+    uint32_t used = atomic_load_explicit(&h->facts_bytes, memory_order_relaxed);
+    size_t key_bytes = strlen(key) + 1, bytes = key_bytes + strlen(value) + 1;
+
+    if (bytes > sizeof h->facts - used)
+        return lk_fail(LK_EINTERNAL, "%s: facts of the run need more than %d bytes", f->path,
+                       LK_SPAN_FILE_FACTS_BYTES);
+    memcpy(h->facts + used, key, key_bytes);
+    memcpy(h->facts + used + key_bytes, value, bytes - key_bytes);
+    atomic_store_explicit(&h->facts_bytes, used + (uint32_t)bytes, memory_order_release);
+    return LK_OK;
+}
+
 static void emit(void *track_ctx, const struct lk_span *s)
 {
     struct ring *r = track_ctx;
@@ -202,7 +218,7 @@ static void emit(void *track_ctx, const struct lk_span *s)
 }
 
 const struct lk_sink_ops lk_span_file_ops = {
-    .name = "file", .track_open = track_open, .name_added = name_added, .emit = emit};
+    .name = "file", .track_open = track_open, .name_added = name_added, .fact = fact, .emit = emit};
 
 static int by_round_trip(const void *a, const void *b)
 {

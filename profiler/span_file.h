@@ -107,6 +107,7 @@ enum {
     LK_SPAN_FILE_TRACKS = 64,
     LK_SPAN_FILE_NAMES_BYTES = 1 << 16,
     LK_SPAN_FILE_FAILURE_BYTES = 1024,
+    LK_SPAN_FILE_FACTS_BYTES = 1 << 12,
     LK_SPAN_FILE_TRACK_NAME_BYTES = 64,
     LK_SPAN_FILE_ALIGN = 4096,     /* alignment of segments in the file */
     LK_SPAN_FILE_RING_OFFSET = 64, /* offset of the records in a segment */
@@ -134,11 +135,14 @@ struct lk_span_file_header {
     _Atomic uint32_t n_tracks; /* complete entries of tracks[] */
     _Atomic uint32_t n_names;  /* complete names */
     _Atomic uint32_t names_bytes;
+    _Atomic uint32_t facts_bytes; /* complete facts */
     _Atomic uint32_t n_samples[LK_CLOCK_MOMENTS];
     struct lk_clock_sample samples[LK_CLOCK_MOMENTS][LK_SPAN_FILE_SAMPLES];
     char failure[LK_SPAN_FILE_FAILURE_BYTES];
     struct lk_span_file_track tracks[LK_SPAN_FILE_TRACKS];
     char names[LK_SPAN_FILE_NAMES_BYTES]; /* ids 1, 2, ..., each ended by NUL */
+    /* Pairs of the configuration that were told later (lk_recorder_fact): key, NUL, value, NUL. */
+    char facts[LK_SPAN_FILE_FACTS_BYTES];
 };
 
 struct lk_span_ring_header {

@@ -95,7 +95,8 @@ static enum lk_status check_header(const struct source *s)
     if (h->state != LK_SPAN_FILE_RUNNING && h->state != LK_SPAN_FILE_CLOSED)
         return CORRUPT(s, "state %u is unknown", (unsigned)h->state);
     if (h->n_tracks > LK_SPAN_FILE_TRACKS || h->names_bytes > sizeof h->names ||
-        h->n_names > UINT16_MAX || h->n_samples[LK_CLOCK_START] > LK_SPAN_FILE_SAMPLES ||
+        h->facts_bytes > sizeof h->facts || h->n_names > UINT16_MAX ||
+        h->n_samples[LK_CLOCK_START] > LK_SPAN_FILE_SAMPLES ||
         h->n_samples[LK_CLOCK_END] > LK_SPAN_FILE_SAMPLES)
         return CORRUPT(s, "a count in the header is out of range");
     for (uint32_t i = 0; i < h->n_tracks; i++) {
@@ -119,6 +120,23 @@ static enum lk_status read_info(const struct source *s, struct lk_run_info *out)
 out:
     free(text);
     return st;
+}
+
+/* Put what was told during the run in place of what its description says. */
+static enum lk_status read_facts(const struct source *s, struct lk_run_info *info)
+{
+    const char *p = s->header->facts, *end = p + s->header->facts_bytes;
+
+    while (p < end) {
+        const char *value = memchr(p, '\0', (size_t)(end - p)), *stop;
+
+        stop = value && value + 1 < end ? memchr(value + 1, '\0', (size_t)(end - value - 1)) : NULL;
+        if (!stop)
+            return CORRUPT(s, "a fact of the run is cut off");
+        LK_PASS(lk_run_info_config(info, p, value + 1));
+        p = stop + 1;
+    }
+    return LK_OK;
 }
 
 static enum lk_status read_names(const struct source *s, struct lk_trace *t)
@@ -164,6 +182,7 @@ static enum lk_status read_header(struct source *s, struct lk_trace *t)
     LK_PASS(read_at(s, 0, s->header, sizeof *h));
     LK_PASS(check_header(s));
     LK_PASS(read_info(s, &t->info));
+    LK_PASS(read_facts(s, &t->info));
     LK_PASS(read_names(s, t));
     s->running = h->state == LK_SPAN_FILE_RUNNING;
     t->truncated = s->running || h->failed;

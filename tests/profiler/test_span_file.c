@@ -39,6 +39,7 @@ static void make_info(struct lk_run_info *info, int rank)
 
     ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
     ck_assert_int_eq(lk_run_info_copy(info, &traces[rank].info), LK_OK);
+    ck_assert_int_eq(lk_run_info_config(info, "known early", "one thing"), LK_OK);
     lk_traces_free(traces, (size_t)m.ranks);
 }
 
@@ -271,6 +272,36 @@ START_TEST(survives_a_kill)
 }
 END_TEST
 
+/* What is found out during the run stands with what was known before, or in its place. */
+START_TEST(later_facts_are_the_runs)
+{
+    struct lk_recorder *rec = NULL;
+    char *path = scratch_path(dir, "rank0.spans"), *longer = NULL;
+    struct lk_span_file *f = create(path, 1, &rec);
+    struct lk_run_info info = {0};
+    struct lk_trace t;
+
+    make_info(&info, 0);
+    ck_assert_int_eq(lk_recorder_fact(rec, "known early", "another"), LK_OK);
+    ck_assert_int_eq(lk_recorder_fact(rec, "of late", "first"), LK_OK);
+    ck_assert_int_eq(lk_recorder_fact(rec, "of late", ""), LK_OK);
+    ck_assert_int_eq(lk_recorder_fact(NULL, "of late", "nobody"), LK_OK);
+    ck_assert_int_eq(lk_alloc(&longer, LK_SPAN_FILE_FACTS_BYTES, 1), LK_OK);
+    memset(longer, 'x', LK_SPAN_FILE_FACTS_BYTES - 1);
+    ck_assert_int_eq(lk_recorder_fact(rec, "too long", longer), LK_EINTERNAL);
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    read_back(path, &t);
+    ck_assert_uint_eq(t.info.n_config, info.n_config + 1);
+    ck_assert_str_eq(lk_run_info_value(&t.info, "known early"), "another");
+    ck_assert_str_eq(lk_run_info_value(&t.info, "of late"), "");
+    lk_trace_fini(&t);
+    lk_run_info_fini(&info);
+    free(longer);
+    free(path);
+}
+END_TEST
+
 START_TEST(keeps_the_first_failure)
 {
     struct lk_recorder *rec = NULL;
@@ -470,6 +501,8 @@ static const struct {
     {FIELD(n_names), 1 << 17, "out of range"},
     {FIELD(n_names), 9, "span name 2"},
     {FIELD(names_bytes), 1 << 17, "out of range"},
+    {FIELD(facts_bytes), 1 << 13, "out of range"},
+    {FIELD(facts_bytes), 3, "a fact of the run is cut off"},
     {FIELD(n_samples[1]), 33, "out of range"},
     {FIELD(tracks[0].kind), LK_TRACK_KIND_COUNT, "valid name and kind"},
     {FIELD(tracks[0].capacity), 1000, "lies outside"},
@@ -551,6 +584,7 @@ SUITE(span_file, t)
     tcase_add_loop_test(t, wraps, 0, 6);
     tcase_add_test(t, room_as_expected);
     tcase_add_loop_test(t, survives_a_kill, 0, 5);
+    tcase_add_test(t, later_facts_are_the_runs);
     tcase_add_test(t, keeps_the_first_failure);
     tcase_add_test(t, keeps_the_best_clock_samples);
     tcase_add_test(t, needs_a_directory);
