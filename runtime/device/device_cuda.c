@@ -50,6 +50,7 @@ const struct lk_cuda_calls lk_cuda_calls = {LK_CUDA_CALL_LIST(CALL).blas_open = 
                                             .dnn_open = lk_cuda_dnn_open,
                                             .dnn_close = lk_cuda_dnn_close,
                                             .dnn_choose = lk_cuda_dnn_choose,
+                                            .dnn_ask = lk_cuda_dnn_ask,
                                             .init = lk_cuda_init,
                                             .fini = lk_cuda_fini,
                                             .run_op = run_op,
@@ -128,14 +129,15 @@ static enum lk_status cuda_describe(const struct lk_device *d, struct lk_run_inf
 }
 
 static enum lk_status cuda_attention(const struct lk_device *d,
-                                     const struct lk_attention_shape *shape,
+                                     const struct lk_attention_shape *shape, bool ask,
                                      char text[LK_ATTENTION_TEXT])
 {
     const struct cuda_device *g = device_of(d);
     bool taken;
 
     if (g->dnn)
-        return g->call->dnn_choose(g->dnn, d->real, shape, &taken, text);
+        return ask ? g->call->dnn_ask(g->dnn, d->real, shape, text)
+                   : g->call->dnn_choose(g->dnn, d->real, shape, &taken, text);
     (void)snprintf(text, LK_ATTENTION_TEXT, "own");
     return LK_OK;
 }

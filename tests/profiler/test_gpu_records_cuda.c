@@ -315,6 +315,20 @@ START_TEST(steps_are_whole)
 }
 END_TEST
 
+/* Who runs attention is decided when the model is made, after the trace has its description. */
+START_TEST(the_trace_says_what_was_decided_late)
+{
+    struct lk_trace t = {0};
+    char want[80];
+
+    train(1, 0, &t);
+    (void)snprintf(want, sizeof want, "own in any order, %d samples, 3 heads",
+                   rig.config.local_batch);
+    ck_assert_str_eq(lk_run_info_value(&t.info, "gpu_attention"), want);
+    lk_trace_fini(&t);
+}
+END_TEST
+
 #ifdef LK_NCCL_BUILT
 
 /* Return the collective of this step and bucket. */
@@ -370,6 +384,7 @@ SUITE(gpu_records_cuda, tc)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, every_launch_is_in_the_trace, 0, (int)LK_COUNT(shapes));
     tcase_add_test(tc, steps_are_whole);
+    tcase_add_test(tc, the_trace_says_what_was_decided_late);
 #ifdef LK_NCCL_BUILT
     tcase_add_test(tc, kernels_of_nccls_threads_have_their_bucket);
 #endif
