@@ -200,21 +200,23 @@ static enum lk_status make_plans(struct lk_cuda_dnn *d, struct shape *s)
         st = lk_dnn_plan_make(&d->call, &d->target, &s->graphs[way], &s->plans[way]);
     if (st != LK_OK)
         drop_plans(s);
-    if (st != LK_OK && st != LK_EUNSUPPORTED && d->by == LK_ATTENTION_AUTO) {
+    if (st != LK_OK && st != LK_EUNSUPPORTED && d->by == LK_ATTENTION_AUTO)
         lk_log(LK_LOG_DEVICE, LK_WARN, "%s; attention runs on our own kernels", lk_error_text());
-        st = LK_EUNSUPPORTED;
-    }
     return st;
 }
 
-/* Decide by what the shape's description or `how` came to, and say it. */
+/* Decide by what the shape's description or `how` came to, and say it. Where cuDNN may be done
+ * without, all that it fails with is a reason to do so. */
 static enum lk_status decide(struct lk_cuda_dnn *d, enum lk_dtype real, struct shape *s,
                              enum lk_status (*how)(struct lk_cuda_dnn *d, struct shape *s))
 {
     enum lk_status st = describe(d, real, s);
 
-    if (st == LK_OK)
+    if (st == LK_OK) {
         st = how(d, s);
+        if (st != LK_OK && d->by == LK_ATTENTION_AUTO)
+            st = LK_EUNSUPPORTED;
+    }
     if (st != LK_OK && (st != LK_EUNSUPPORTED || d->by == LK_ATTENTION_CUDNN))
         return st;
     s->taken = st == LK_OK;

@@ -141,6 +141,10 @@ START_TEST(asking_makes_no_plan)
         alive = i ? alive : fake_cudnn.alive;
         ck_assert_int_eq(fake_cudnn.alive, alive);
     }
+    fake_cudnn.fail_at = fake_cudnn.calls + 9;
+    fake_cudnn.fail_with = CUDNN_STATUS_INTERNAL_ERROR;
+    ck_assert_int_eq(lk_cuda_dnn_ask(cuda.dnn, LK_BF16, &small, text), LK_OK);
+    ck_assert_int_eq(strncmp(text, "own: cuDNN: ", 12), 0);
     ck_assert_int_eq(lk_cuda_dnn_ask(cuda.dnn, LK_F32, &small, text), LK_OK);
     ck_assert_str_eq(text, "own: cuDNN's attention is for bfloat16, not float32");
     ck_assert_int_eq(fake_cudnn.plans, 0);
