@@ -38,7 +38,8 @@ struct lk_cupti {
     atomic_bool closed; /* nothing may be emitted any more */
     CUpti_SubscriberHandle subscriber;
     uint32_t version;
-    bool older; /* the driver is older than this library */
+    bool older;      /* the driver is older than this library */
+    atomic_bool off; /* CUPTI was switched off with its window: drops are of no interest */
     uint64_t fetch_ns;
     struct {
         pthread_t thread;
@@ -97,13 +98,17 @@ static CUptiResult look_at_clocks(struct lk_cupti *g)
     return CUPTI_SUCCESS;
 }
 
-/* Ask how many records were dropped since the last time. CUPTI holds locks of its own while it
- * calls buffer_completed: asking with `reading` held would wait for them in the other order. */
-static size_t dropped(const struct lk_cupti *g)
+/* Ask how many records were dropped since the last time, before CUPTI was switched off. CUPTI holds
+ * locks of its own while it calls buffer_completed: asking with `reading` held would wait for them
+ * in the other order. */
+static size_t dropped(struct lk_cupti *g)
 {
     size_t n = 0;
 
-    return g->call.ActivityGetNumDroppedRecords(NULL, 0, &n) == CUPTI_SUCCESS ? n : 0;
+    return g->call.ActivityGetNumDroppedRecords(NULL, 0, &n) == CUPTI_SUCCESS &&
+                   !atomic_load(&g->off)
+               ? n
+               : 0;
 }
 
 static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffer,
@@ -181,8 +186,15 @@ static bool is_over(const struct lk_cupti_window *w)
  * launched (CUPTI, release notes of 13.0 Update 1). Return true if it is off. */
 static bool stop_early(struct lk_cupti *g)
 {
+    size_t n_dropped;
+
     if (g->version == VERSION_STOPS_BADLY)
         return false;
+    n_dropped = dropped(g);
+    atomic_store(&g->off, true);
+    pthread_mutex_lock(&g->reading);
+    g->records.counts.dropped += n_dropped;
+    pthread_mutex_unlock(&g->reading);
     lk_cupti_disable(&g->call);
     return true;
 }

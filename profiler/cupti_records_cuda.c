@@ -152,12 +152,32 @@ static enum times read_times(const struct lk_cupti_records *r, uint64_t *start, 
                : OUTSIDE;
 }
 
+/*
+ * Return true if work without times was launched after the last step to be recorded: CUPTI is
+ * switched off while the GPU is in the next one, and may then return what it is doing so. A call
+ * that it did not record was made after that, too.
+ */
+static bool is_after_window(const struct lk_cupti_records *r, uint32_t correlation)
+{
+    const struct lk_cupti_issue_entry *e = lk_cupti_issues_find(&r->issues, correlation);
+    const uint64_t ended_ns = atomic_load(&r->window.ended_ns);
+
+    if (ended_ns == UINT64_MAX)
+        return false;
+    if (e && e->call == LK_CUPTI_CALL_OURS) /* ids are pushed in the window; batches go ahead */
+        return lk_cupti_id_read(e->id).step >= r->window.end_step;
+    return !e || lk_cupti_clock_ours_ns(&r->clock, e->called_ns) >= ended_ns;
+}
+
 /* Convert the times of GPU work and count the records without. Work that ended before the run began
  * (a model is made to describe it), or began after the last step to be recorded, is left out. */
-static bool has_times(struct lk_cupti_records *r, uint64_t *start, uint64_t *end)
+static bool has_times(struct lk_cupti_records *r, uint64_t *start, uint64_t *end,
+                      uint32_t correlation)
 {
     enum times t = read_times(r, start, end);
 
+    if (t == UNTIMED && is_after_window(r, correlation))
+        t = OUTSIDE;
     r->counts.untimed += t == UNTIMED;
     r->counts.broken += t == BROKEN;
     return t == TIMED;
@@ -169,7 +189,7 @@ static void take_kernel(struct lk_cupti_records *r, const void *record)
     struct lk_cupti_work w;
 
     memcpy(&k, record, sizeof k);
-    if (!has_times(r, &k.start, &k.end))
+    if (!has_times(r, &k.start, &k.end, k.correlation))
         return;
     w = (struct lk_cupti_work){
         .span = {.start_ns = k.start, .end_ns = k.end, .kind = LK_SPAN_KERNEL},
@@ -201,15 +221,17 @@ static void take_copy_of(struct lk_cupti_records *r, const void *record, size_t 
     };
     struct copy_record c;
     struct lk_cupti_work w;
+    uint32_t correlation;
 
     memcpy(&c, record, sizeof c);
-    if (!has_times(r, &c.start, &c.end))
+    memcpy(&correlation, (const char *)record + correlation_at, sizeof correlation);
+    if (!has_times(r, &c.start, &c.end, correlation))
         return;
     w = (struct lk_cupti_work){
         .span = {.start_ns = c.start, .end_ns = c.end, .kind = (uint16_t)kind},
+        .correlation = correlation,
         .context = c.context,
         .stream = c.stream};
-    memcpy(&w.correlation, (const char *)record + correlation_at, sizeof w.correlation);
     w.span.bytes = c.bytes;
     if (kind == LK_SPAN_COPY && c.copy_kind < LK_COUNT(names) && names[c.copy_kind])
         w.span.name = name_of(r, names[c.copy_kind]);

@@ -60,6 +60,14 @@ bool fake_cupti_put(const void *record, size_t bytes)
     return there;
 }
 
+void fake_cupti_hold(bool on)
+{
+    if (on)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
 void fake_cupti_deliver(size_t cut)
 {
     uint8_t *buffer;
@@ -127,26 +135,6 @@ static CUptiResult enable(CUpti_ActivityKind kind)
     return e;
 }
 
-static CUptiResult disable(CUpti_ActivityKind kind)
-{
-    fake_cupti.enabled[kind] = false;
-    while (fake_cupti.stuck_disabling)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    fake_cupti.kinds_enabled -= fake_cupti.kinds_enabled > 0;
-    return result("ActivityDisable");
-}
-
-static CUptiResult flush_all(uint32_t flag)
-{
-    fake_cupti.flushes_enabled += fake_cupti.kinds_enabled > 0;
-    fake_cupti.flushes++;
-    while (fake_cupti.stuck)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    if (fake_cupti.complete && !(fake_cupti.unfinished && flag != CUPTI_ACTIVITY_FLAG_FLUSH_FORCED))
-        fake_cupti_deliver(0);
-    return result("ActivityFlushAll");
-}
-
 /* Return the size of a record that tests make. */
 static size_t record_bytes(uint32_t kind)
 {
@@ -190,6 +178,46 @@ static CUptiResult next_record(uint8_t *buffer, size_t valid, CUpti_Activity **r
         return CUPTI_ERROR_INVALID_KIND;
     *record = (CUpti_Activity *)(void *)at;
     return CUPTI_SUCCESS;
+}
+
+/* Take the times of kernels that have not ended. */
+static void lose_times(void)
+{
+    const uint64_t now = lk_now_ns() + fake_cupti.ahead_ns;
+    CUpti_Activity *record = NULL;
+
+    while (fake_cupti.open &&
+           next_record(fake_cupti.open, fake_cupti.open_used, &record) == CUPTI_SUCCESS) {
+        CUpti_ActivityKernel10 *k = (CUpti_ActivityKernel10 *)(void *)record;
+
+        if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && (k->end == 0 || k->end > now))
+            k->start = k->end = 0;
+    }
+    fake_cupti.unfinished = false;
+}
+
+static CUptiResult disable(CUpti_ActivityKind kind)
+{
+    pthread_mutex_lock(&lock);
+    if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+        lose_times();
+    fake_cupti.enabled[kind] = false;
+    pthread_mutex_unlock(&lock);
+    while (fake_cupti.stuck_disabling)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    fake_cupti.kinds_enabled -= fake_cupti.kinds_enabled > 0;
+    return result("ActivityDisable");
+}
+
+static CUptiResult flush_all(uint32_t flag)
+{
+    fake_cupti.flushes_enabled += fake_cupti.kinds_enabled > 0;
+    fake_cupti.flushes++;
+    while (fake_cupti.stuck)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (fake_cupti.complete && !(fake_cupti.unfinished && flag != CUPTI_ACTIVITY_FLAG_FLUSH_FORCED))
+        fake_cupti_deliver(0);
+    return result("ActivityFlushAll");
 }
 
 /* Hand over a buffer on a thread of CUPTI's, with its lock held. */

@@ -4,7 +4,9 @@
  * CUPTI does. One a process.
  *
  * As in CUPTI: buffers are delivered and asked about under a lock of its own, and FlushAll delivers
- * a buffer that is not full, but one with an unfinished kernel only where it is forced.
+ * a buffer that is not full, but one with an unfinished kernel only where it is forced. Not
+ * documented, so the worse is assumed: a kernel that is in flight when its kind is switched off
+ * still has its record afterwards, without times.
  */
 #ifndef LK_TESTS_FAKE_CUPTI_CUDA_H
 #define LK_TESTS_FAKE_CUPTI_CUDA_H
@@ -58,6 +60,8 @@ void fake_cupti_reset(void);
 /* Append a record to the open buffer; request one if there is none. False: no buffer was given, or
  * it is full (it is delivered then, and the record goes into the next). */
 bool fake_cupti_put(const void *record, size_t bytes);
+/* Let CUPTI's own calls wait, so that a test can put several records at one moment. */
+void fake_cupti_hold(bool on);
 /* Deliver the open buffer without its last `cut` bytes. */
 void fake_cupti_deliver(size_t cut);
 

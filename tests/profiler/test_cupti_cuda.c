@@ -189,6 +189,43 @@ START_TEST(records_end_with_their_last_step)
 }
 END_TEST
 
+/* CUPTI is switched off while the GPU is in the step behind the last one to be recorded. What it
+ * was doing then may come without times, and whatever is dropped: nobody asked for either. */
+START_TEST(work_in_flight_at_the_end_is_no_loss)
+{
+    struct lk_deadline deadline = lk_deadline_in(WAIT_PLENTY_NS);
+    struct lk_span step;
+    uint64_t id;
+
+    cupti_rig_tear_down();
+    rig.fetch_ns = LK_NS_PER_MS;
+    rig.end_step = 2;
+    cupti_rig_set_up();
+    id = cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1);
+    cupti_rig_put_issue(7, cupti_rig_id(rig.compute, LK_SPAN_COPY, 0, 2, -1)); /* a batch, ahead */
+    fake_cupti_hold(true);
+    step = lk_span_begin(rig.host, LK_SPAN_STEP, 0, 2, -1);
+    lk_span_end(rig.host, &step);
+    cupti_rig_put_kernel(2, 13, lk_now_ns() + fake_cupti.ahead_ns - rig.t0, 0 - rig.t0,
+                         CUPTI_RIG_GELU); /* a call of no id */
+    cupti_rig_put_kernel(7, 13, 1, 0 - rig.t0, CUPTI_RIG_GELU);
+    cupti_rig_put_call(3, lk_now_ns() + fake_cupti.ahead_ns - rig.t0);
+    cupti_rig_put_kernel(3, 13, 1, 0 - rig.t0, CUPTI_RIG_GELU); /* launched after the end */
+    cupti_rig_put_issue(4, id);
+    cupti_rig_put_kernel(4, 13, 0 - rig.t0, 0 - rig.t0, CUPTI_RIG_GELU); /* in the window: lost */
+    cupti_rig_put_call(5, 1);
+    cupti_rig_put_kernel(5, 13, 0 - rig.t0, 0 - rig.t0, CUPTI_RIG_GELU); /* likewise */
+    fake_cupti_hold(false);
+    while (fake_cupti.kinds_enabled > 0 && lk_deadline_left_ns(deadline) > 0)
+        continue;
+    fake_cupti.dropped = 9;
+    cupti_rig_close();
+    ck_assert_uint_eq(rig.counts.untimed, 2);
+    ck_assert_uint_eq(rig.counts.dropped, 0);
+    ck_assert_uint_eq(rig.counts.records, 0);
+}
+END_TEST
+
 /* CUPTI hands over buffers with a lock of its own held; asking it something with one of ours held
  * would wait for ever. */
 START_TEST(cupti_is_asked_without_a_lock)
@@ -459,6 +496,7 @@ SUITE(cupti_cuda, tc)
     tcase_add_loop_test(tc, versions_that_are_not_known, 0, (int)LK_COUNT(versions));
     tcase_add_test(tc, records_come_while_it_runs);
     tcase_add_loop_test(tc, records_end_with_their_last_step, 0, 2);
+    tcase_add_test(tc, work_in_flight_at_the_end_is_no_loss);
     tcase_add_test(tc, cupti_is_asked_without_a_lock);
     tcase_add_test(tc, another_profiler_is_noticed);
     tcase_add_test(tc, an_older_library);
