@@ -100,7 +100,8 @@ enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cup
 /* The sink's table; the struct lk_cupti is the sink. */
 extern const struct lk_sink_ops lk_cupti_ops;
 
-/* Return "CUPTI API 130001, FILE". */
+/* Return "CUPTI API 130001, FILE, calls by id", or "..., all calls" where the library cannot choose
+ * API calls, or gives kernels no ids then: the trace is told of the latter (lk_recorder_fact). */
 const char *lk_cupti_text(const struct lk_cupti *g);
 
 /*

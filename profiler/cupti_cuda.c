@@ -31,21 +31,23 @@ enum { VERSION_STOPS_BADLY = 130000 };
 
 struct lk_cupti {
     struct lk_cupti_calls call;
-    char text[1200];
+    char library[1100], text[1200];
     struct lk_cupti_buffers buffers;
     pthread_mutex_t reading; /* guards records (but for its tracks) and closed */
     struct lk_cupti_records records;
     atomic_bool closed; /* nothing may be emitted any more */
     CUpti_SubscriberHandle subscriber;
     uint32_t version;
-    bool older;      /* the driver is older than this library */
-    atomic_bool off; /* CUPTI was switched off with its window: drops are of no interest */
+    bool older;          /* the driver is older than this library */
+    atomic_bool off;     /* CUPTI was switched off with its window: drops are of no interest */
+    atomic_bool chooses; /* API calls are recorded by id, and no kernel has told against it */
     uint64_t fetch_ns;
     struct {
         pthread_t thread;
         pthread_mutex_t lock; /* guards all members below */
         pthread_cond_t changed;
         bool ending;        /* it is to fetch the last records */
+        bool look;          /* it is to look at once whether ids come */
         bool fetched, done; /* all records were fetched; CUPTI is switched off, too */
         bool abandoned;     /* the thread frees the session */
         CUptiResult error;  /* of fetching */
@@ -66,11 +68,11 @@ static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *ma
 
     *buffer = NULL;
     *max_records = 0;
+    *size = 0;
     if (g)
-        *buffer = lk_cupti_buffers_lend(&g->buffers);
-    else
-        (void)lk_alloc(buffer, LK_CUPTI_BUFFER_BYTES, 1);
-    *size = !*buffer ? 0 : g ? g->buffers.bytes : LK_CUPTI_BUFFER_BYTES;
+        *buffer = lk_cupti_buffers_lend(&g->buffers, size);
+    else if (lk_alloc(buffer, LK_CUPTI_BUFFER_BYTES, 1) == LK_OK)
+        *size = LK_CUPTI_BUFFER_BYTES;
 }
 
 /* Read both clocks at one moment: the middle of the shortest of several readings. */
@@ -111,11 +113,21 @@ static size_t dropped(struct lk_cupti *g)
                : 0;
 }
 
+/* Wake the thread that fetches: it alone calls CUPTI to change what is recorded. */
+static void call_for_look(struct lk_cupti *g)
+{
+    pthread_mutex_lock(&g->fetcher.lock);
+    g->fetcher.look = true;
+    pthread_cond_broadcast(&g->fetcher.changed);
+    pthread_mutex_unlock(&g->fetcher.lock);
+}
+
 static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffer,
                                       size_t size, size_t valid)
 {
     struct lk_cupti *g = atomic_load(&current);
     size_t n_dropped;
+    bool lacks_ids = false;
 
     (void)context;
     (void)stream;
@@ -129,10 +141,13 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
         (void)look_at_clocks(g);
         lk_cupti_records_read(&g->records, buffer, valid < size ? valid : size);
         g->records.counts.dropped += n_dropped;
+        lacks_ids = atomic_load(&g->chooses) && lk_cupti_records_lack_ids(&g->records);
     }
     pthread_mutex_unlock(&g->reading);
     memset(buffer, 0, size);
     lk_cupti_buffers_return(&g->buffers, buffer, size);
+    if (lacks_ids)
+        call_for_look(g);
 }
 
 /* ---- Fetching ---- */
@@ -161,7 +176,7 @@ static void destroy_if_idle(struct lk_cupti *g)
         destroy(g);
 }
 
-/* Wait for a period, or for the session's end: true then. */
+/* Wait for a period, a call for a look, or the session's end: true then. */
 static bool is_ending(struct lk_cupti *g)
 {
     const struct timespec until = lk_deadline_timespec(lk_deadline_in(g->fetch_ns));
@@ -169,10 +184,11 @@ static bool is_ending(struct lk_cupti *g)
     int error = 0;
 
     pthread_mutex_lock(&g->fetcher.lock);
-    while (!g->fetcher.ending && error == 0)
+    while (!g->fetcher.ending && !g->fetcher.look && error == 0)
         error =
             pthread_cond_clockwait(&g->fetcher.changed, &g->fetcher.lock, CLOCK_MONOTONIC, &until);
     ending = g->fetcher.ending;
+    g->fetcher.look = false;
     pthread_mutex_unlock(&g->fetcher.lock);
     return ending;
 }
@@ -199,6 +215,26 @@ static bool stop_early(struct lk_cupti *g)
     return true;
 }
 
+/* Record all API calls if choosing them gives no ids, and tell the trace. */
+static void look_for_ids(struct lk_cupti *g)
+{
+    char text[sizeof g->text];
+    bool lacks_ids;
+
+    pthread_mutex_lock(&g->reading);
+    lacks_ids = !g->closed && lk_cupti_records_lack_ids(&g->records);
+    pthread_mutex_unlock(&g->reading);
+    if (!lacks_ids || !atomic_exchange(&g->chooses, false))
+        return;
+    snprintf(text, sizeof text, "%s, %s", g->library,
+             lk_cupti_enable_all_calls(&g->call) == LK_OK
+                 ? "all calls, since those chosen by id gave the first kernels no op"
+                 : "calls by id, which give kernels no op, since all calls are refused");
+    lk_log(LK_LOG_PROFILE, LK_INFO, "GPU records by %s", text);
+    if (lk_recorder_fact(g->records.recorder, LK_CUPTI_CONFIG_KEY, text) != LK_OK)
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s", lk_error_text());
+}
+
 /*
  * Fetch records as long as the session lasts, every second. CUPTI keeps back a buffer in which a
  * record is not complete, and while a GPU is busy one nearly always is: then records come when a
@@ -219,7 +255,9 @@ static void *fetch(void *arg)
         bool over = is_over(&g->records.window); /* first: then all of it is fetched */
 
         (void)g->call.ActivityFlushAll(0);
-        if (over && !off)
+        if (!over)
+            look_for_ids(g);
+        else if (!off)
             off = stop_early(g);
     }
     e = g->call.ActivityFlushAll(0);
@@ -282,6 +320,9 @@ static enum lk_status start(struct lk_cupti *g)
                           g->call.ActivityRegisterCallbacks(buffer_requested, buffer_completed),
                           "registering buffers"));
     LK_TRY(lk_cupti_enable(&g->call));
+    atomic_store(&g->chooses, lk_cupti_can_choose(&g->call));
+    snprintf(g->text, sizeof g->text, "%s, %s", g->library,
+             atomic_load(&g->chooses) ? "calls by id" : "all calls");
     st = lk_thread_start(&g->fetcher.thread, fetch, g, "CUPTI's records");
     if (st != LK_OK)
         lk_cupti_disable(&g->call);
@@ -321,7 +362,7 @@ static enum lk_status open_with(const struct lk_cupti_config *config,
     g->call = *calls;
     g->fetch_ns = config->fetch_ns ? config->fetch_ns : LK_NS_PER_S;
     LK_TRY(lk_cupti_version(&g->call, path, &g->version));
-    snprintf(g->text, sizeof g->text, "CUPTI API %" PRIu32 ", %s", g->version, path);
+    snprintf(g->library, sizeof g->library, "CUPTI API %" PRIu32 ", %s", g->version, path);
     LK_TRY(lk_cupti_records_init(&g->records, config, &g->call));
     LK_TRY(lk_cupti_buffers_init(&g->buffers, config, g->version >= VERSION_REFUSABLE));
     ours = atomic_compare_exchange_strong(&current, &none, g);

@@ -65,8 +65,11 @@ enum lk_status lk_cupti_version(const struct lk_cupti_calls *call, const char *p
 /* Return LK_OK for CUPTI_SUCCESS, else LK_EUNSUPPORTED with a remedy, if the error has one. */
 enum lk_status lk_cupti_check(const struct lk_cupti_calls *call, CUptiResult e, const char *what);
 
-/* Start recording what a run needs, or nothing (cupti_enable_cuda.c); stop it. */
+/* Start recording what a run needs, or nothing (cupti_enable_cuda.c): of API calls only some, where
+ * the library can choose. Start recording all of them, too. Stop it all. */
 enum lk_status lk_cupti_enable(const struct lk_cupti_calls *call);
+bool lk_cupti_can_choose(const struct lk_cupti_calls *call);
+enum lk_status lk_cupti_enable_all_calls(const struct lk_cupti_calls *call);
 void lk_cupti_disable(const struct lk_cupti_calls *call);
 
 /* ---- Records ---- */
@@ -133,6 +136,7 @@ struct lk_cupti_records {
     struct lk_issue_windows windows;
     struct lk_cupti_work *pending;
     size_t n_pending;
+    uint64_t n_kernels, n_owned; /* kernels; those emitted that were launched with an id of ours */
     struct lk_cupti_track other; /* for streams without a track of the recorder */
     struct lk_track *calls;      /* host: overhead, and the counters */
     struct lk_cupti_names names;
@@ -146,6 +150,10 @@ void lk_cupti_records_fini(struct lk_cupti_records *r);
 /* Read a buffer of CUPTI's. One thread at a time, as for the two functions below. pre: the clock
  * has a point after the buffer's records. */
 void lk_cupti_records_read(struct lk_cupti_records *r, uint8_t *buffer, size_t bytes);
+/* Return true if so many kernels were read that some ought to have been launched with an id of
+ * ours, and none was: CUPTI gives no ids. */
+enum { LK_CUPTI_KERNELS_TELL = 1000 };
+bool lk_cupti_records_lack_ids(const struct lk_cupti_records *r);
 /* Emit all pending records with what is known of them: no further records come. */
 void lk_cupti_records_drain(struct lk_cupti_records *r);
 /* Emit the counters. */
@@ -164,6 +172,8 @@ void lk_cupti_match_issue(struct lk_cupti_records *r, uint32_t correlation, uint
 /* Remember an API call and its times; one for which no id was pushed may be NCCL's. */
 void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint64_t start_ns,
                          uint64_t end_ns);
+/* Return true if the work was launched with an id of ours. */
+bool lk_cupti_match_is_owned(const struct lk_cupti_records *r, const struct lk_cupti_work *w);
 /* Emit work, or keep it until its step and track are known. */
 void lk_cupti_match_work(struct lk_cupti_records *r, struct lk_cupti_work *w);
 /* Try all pending work again; the `oldest` first ones wait no longer. */

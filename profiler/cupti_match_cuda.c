@@ -235,6 +235,13 @@ static void add_call(const struct lk_cupti_records *r, struct lk_cupti_work *w)
     w->span.seq = e->call_ns;
 }
 
+bool lk_cupti_match_is_owned(const struct lk_cupti_records *r, const struct lk_cupti_work *w)
+{
+    const struct lk_cupti_issue_entry *e = lk_cupti_issues_find(&r->issues, w->correlation);
+
+    return e && e->call == LK_CUPTI_CALL_OURS;
+}
+
 /* Emit the work unless its step or track may still become known. */
 static bool settle(struct lk_cupti_records *r, struct lk_cupti_work *w, bool last)
 {
@@ -259,6 +266,7 @@ static bool settle(struct lk_cupti_records *r, struct lk_cupti_work *w, bool las
     if (w->span.kind == LK_SPAN_KERNEL)
         w->span.name = lk_cupti_names_span(&r->names, w->kernel, op);
     add_call(r, w);
+    r->n_owned += w->span.kind == LK_SPAN_KERNEL && call == LK_CUPTI_CALL_OURS;
     r->counts.unmatched += !issued;
     r->counts.by_time += !issued && t->kind == LK_TRACK_COMM && call == LK_CUPTI_CALL_UNKNOWN;
     emit(r, t, &w->span);

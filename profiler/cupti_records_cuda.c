@@ -191,6 +191,7 @@ static void take_kernel(struct lk_cupti_records *r, const void *record)
     memcpy(&k, record, sizeof k);
     if (!has_times(r, &k.start, &k.end, k.correlation))
         return;
+    r->n_kernels++;
     w = (struct lk_cupti_work){
         .span = {.start_ns = k.start, .end_ns = k.end, .kind = LK_SPAN_KERNEL},
         .correlation = k.correlation,
@@ -376,6 +377,16 @@ void lk_cupti_records_read(struct lk_cupti_records *r, uint8_t *buffer, size_t b
     walk(r, buffer, bytes, true);
     lk_cupti_match_pending(r, 0);
     walk(r, buffer, bytes, false);
+}
+
+bool lk_cupti_records_lack_ids(const struct lk_cupti_records *r)
+{
+    if (r->n_kernels < LK_CUPTI_KERNELS_TELL || r->n_owned > 0)
+        return false;
+    for (size_t i = 0; i < r->n_pending; i++)
+        if (r->pending[i].kernel && lk_cupti_match_is_owned(r, &r->pending[i]))
+            return false;
+    return true;
 }
 
 void lk_cupti_records_drain(struct lk_cupti_records *r)

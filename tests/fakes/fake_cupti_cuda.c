@@ -60,6 +60,26 @@ bool fake_cupti_put(const void *record, size_t bytes)
     return there;
 }
 
+bool fake_cupti_records_call(bool of_runtime, CUpti_CallbackId id)
+{
+    const bool *chosen = of_runtime ? fake_cupti.runtime_calls : fake_cupti.driver_calls;
+    bool is;
+
+    pthread_mutex_lock(&lock);
+    is =
+        id < FAKE_CUPTI_CALLS &&
+        (chosen[id] ||
+         fake_cupti.enabled[of_runtime ? CUPTI_ACTIVITY_KIND_RUNTIME : CUPTI_ACTIVITY_KIND_DRIVER]);
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
+bool fake_cupti_gives_id(bool of_runtime, CUpti_CallbackId id)
+{
+    return fake_cupti_records_call(of_runtime, id) &&
+           (!fake_cupti.ids_with_kinds_only || fake_cupti.enabled[CUPTI_ACTIVITY_KIND_RUNTIME]);
+}
+
 void fake_cupti_hold(bool on)
 {
     if (on)
@@ -130,8 +150,8 @@ static CUptiResult enable(CUpti_ActivityKind kind)
 {
     CUptiResult e = result("ActivityEnable");
 
+    fake_cupti.kinds_enabled += (e == CUPTI_SUCCESS) - fake_cupti.enabled[kind];
     fake_cupti.enabled[kind] = e == CUPTI_SUCCESS;
-    fake_cupti.kinds_enabled += e == CUPTI_SUCCESS;
     return e;
 }
 
@@ -198,14 +218,17 @@ static void lose_times(void)
 
 static CUptiResult disable(CUpti_ActivityKind kind)
 {
+    bool was;
+
     pthread_mutex_lock(&lock);
     if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
         lose_times();
+    was = fake_cupti.enabled[kind];
     fake_cupti.enabled[kind] = false;
     pthread_mutex_unlock(&lock);
     while (fake_cupti.stuck_disabling)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    fake_cupti.kinds_enabled -= fake_cupti.kinds_enabled > 0;
+    fake_cupti.kinds_enabled -= was;
     return result("ActivityDisable");
 }
 

@@ -37,7 +37,8 @@ struct fake_cupti {
     atomic_int kinds_enabled;            /* ActivityEnable minus ActivityDisable calls */
     atomic_int flushes, flushes_enabled; /* before kinds were disabled */
     bool enabled[CUPTI_ACTIVITY_KIND_COUNT];
-    int calls_enabled; /* API calls chosen one by one, of these */
+    int calls_enabled;        /* API calls chosen one by one, of these */
+    bool ids_with_kinds_only; /* a chosen call has no record of its external id */
     bool runtime_calls[FAKE_CUPTI_CALLS], driver_calls[FAKE_CUPTI_CALLS];
     int subscribers;
     CUpti_BuffersCallbackRequestFunc request;
@@ -60,6 +61,9 @@ void fake_cupti_reset(void);
 /* Append a record to the open buffer; request one if there is none. False: no buffer was given, or
  * it is full (it is delivered then, and the record goes into the next). */
 bool fake_cupti_put(const void *record, size_t bytes);
+/* Return true if CUPTI records an API call; if it records the call's external id, too. */
+bool fake_cupti_records_call(bool of_runtime, CUpti_CallbackId id);
+bool fake_cupti_gives_id(bool of_runtime, CUpti_CallbackId id);
 /* Let CUPTI's own calls wait, so that a test can put several records at one moment. */
 void fake_cupti_hold(bool on);
 /* Deliver the open buffer without its last `cut` bytes. */
