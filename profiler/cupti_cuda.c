@@ -1,4 +1,4 @@
-/* The CUPTI session. Divisions: buffers, fetching, starting, the sink, ending. */
+/* The CUPTI session. Divisions: buffers, fetching, starting, ending. */
 #include "profiler/cupti_buffers.h"
 #include "profiler/cupti_impl_cuda.h"
 
@@ -139,8 +139,8 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
     pthread_mutex_lock(&g->reading);
     if (!g->closed) {
         (void)look_at_clocks(g);
+        lk_cupti_records_dropped(&g->records, n_dropped);
         lk_cupti_records_read(&g->records, buffer, valid < size ? valid : size);
-        g->records.counts.dropped += n_dropped;
         lacks_ids = atomic_load(&g->chooses) && lk_cupti_records_lack_ids(&g->records);
     }
     pthread_mutex_unlock(&g->reading);
@@ -193,11 +193,6 @@ static bool is_ending(struct lk_cupti *g)
     return ending;
 }
 
-static bool is_over(const struct lk_cupti_window *w)
-{
-    return atomic_load_explicit(&w->ended_ns, memory_order_relaxed) != UINT64_MAX;
-}
-
 /* Switch CUPTI off where it can be: in CUDA 13.0 before Update 1 that may hang while kernels are
  * launched (CUPTI, release notes of 13.0 Update 1). Return true if it is off. */
 static bool stop_early(struct lk_cupti *g)
@@ -209,7 +204,7 @@ static bool stop_early(struct lk_cupti *g)
     n_dropped = dropped(g);
     atomic_store(&g->off, true);
     pthread_mutex_lock(&g->reading);
-    g->records.counts.dropped += n_dropped;
+    lk_cupti_records_dropped(&g->records, n_dropped);
     pthread_mutex_unlock(&g->reading);
     lk_cupti_disable(&g->call);
     return true;
@@ -252,7 +247,8 @@ static void *fetch(void *arg)
     bool abandoned, off = false;
 
     while (!is_ending(g)) {
-        bool over = is_over(&g->records.window); /* first: then all of it is fetched */
+        bool over =
+            lk_cupti_window_is_over(&g->records.window); /* first: then all of it is fetched */
 
         (void)g->call.ActivityFlushAll(0);
         if (!over)
@@ -411,67 +407,10 @@ const char *lk_cupti_text(const struct lk_cupti *g)
     return g->text;
 }
 
-/* ---- The sink ---- */
-
-static enum lk_status track_open(void *sink, const struct lk_track_info *info, void **out_ctx)
+struct lk_cupti_records *lk_cupti_records_of(struct lk_cupti *g)
 {
-    struct lk_cupti *g = sink;
-
-    *out_ctx = lk_cupti_records_track(&g->records, info);
-    return LK_OK;
+    return &g->records;
 }
-
-static enum lk_status name_added(void *sink, uint16_t id, const char *name)
-{
-    struct lk_cupti *g = sink;
-
-    return lk_cupti_names_add(&g->records.names, id, name);
-}
-
-/* Return the time on the clock of CUPTI's records, which avoids a conversion. 0: it failed. */
-static uint64_t their_time_ns(const struct lk_cupti_calls *call)
-{
-    uint64_t theirs = 0, ours;
-
-    if (call->clocks)
-        call->clocks(&theirs, &ours);
-    else if (call->GetTimestamp(&theirs) != CUPTI_SUCCESS)
-        theirs = 0;
-    return theirs;
-}
-
-static void enter(void *track_ctx, const struct lk_span *s)
-{
-    const struct lk_cupti_track *t = track_ctx;
-
-    if (t && s->kind == LK_SPAN_STEP && t->window->end_step && s->step >= t->window->end_step &&
-        !is_over(t->window))
-        atomic_store(&t->window->ended_ns, lk_now_ns());
-    if (!t || is_over(t->window))
-        return;
-    if (t->windows && s->kind == LK_SPAN_COLLECTIVE)
-        lk_issue_windows_begin(t->windows, their_time_ns(t->call), lk_cupti_id(s, t->number));
-    (void)t->call->ActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
-                                                     lk_cupti_id(s, t->number));
-}
-
-static void leave(void *track_ctx, const struct lk_span *s)
-{
-    const struct lk_cupti_track *t = track_ctx;
-    uint64_t id;
-
-    if (!t || is_over(t->window))
-        return;
-    if (t->windows && s->kind == LK_SPAN_COLLECTIVE)
-        lk_issue_windows_end(t->windows, their_time_ns(t->call));
-    (void)t->call->ActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &id);
-}
-
-const struct lk_sink_ops lk_cupti_ops = {.name = "cupti",
-                                         .track_open = track_open,
-                                         .name_added = name_added,
-                                         .enter = enter,
-                                         .leave = leave};
 
 /* ---- Ending ---- */
 
@@ -538,9 +477,10 @@ static void warn(const struct lk_cupti_counts *c)
 #undef ROW
 }
 
-/* Report and close the records. ended: CUPTI is stopped and still answers. */
-static enum lk_status finish(struct lk_cupti *g, bool ended, struct lk_deadline deadline,
-                             struct lk_cupti_counts *out)
+/* Report and close the records. fetched: all have come. ended: CUPTI is stopped and still answers.
+ */
+static enum lk_status finish(struct lk_cupti *g, bool fetched, bool ended,
+                             struct lk_deadline deadline, struct lk_cupti_counts *out)
 {
     const struct timespec until = lk_deadline_timespec(deadline);
     size_t n_dropped = ended ? dropped(g) : 0;
@@ -551,9 +491,9 @@ static enum lk_status finish(struct lk_cupti *g, bool ended, struct lk_deadline 
         atomic_store(&current, NULL);
         return lk_fail(LK_ETIMEOUT, "CUPTI does not return from handing over a buffer");
     }
-    g->records.counts.dropped += n_dropped;
+    lk_cupti_records_dropped(&g->records, n_dropped);
     warn_of_clock(&g->records.clock);
-    lk_cupti_records_drain(&g->records);
+    lk_cupti_records_drain(&g->records, fetched);
     lk_cupti_records_report(&g->records);
     *out = g->records.counts;
     g->closed = true;
@@ -572,8 +512,8 @@ enum lk_status lk_cupti_close(struct lk_cupti *g, struct lk_deadline deadline,
     if (g) {
         st = fetch_last(g, deadline, &ended);
         /* A moment longer, for a deadline that has passed. */
-        finished =
-            finish(g, ended, lk_deadline_in(lk_deadline_left_ns(deadline) + LK_NS_PER_S), &counts);
+        finished = finish(g, st == LK_OK, ended,
+                          lk_deadline_in(lk_deadline_left_ns(deadline) + LK_NS_PER_S), &counts);
         st = st == LK_OK ? finished : st;
         warn(&counts);
         if (finished == LK_OK && ended)

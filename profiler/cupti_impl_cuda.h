@@ -2,7 +2,8 @@
  * Private to profiler/cupti*_cuda.c and their tests: the CUPTI functions in use, as a table, so
  * that the handling of their results can be tested without a GPU (cupti_calls_cuda.c); converting
  * records to spans (cupti_records_cuda.c); finding their op, step and track (cupti_match_cuda.c).
- * The session that delivers them is in cupti_cuda.c, what it asks for in cupti_enable_cuda.c.
+ * The session that delivers them is in cupti_cuda.c, what it asks for in cupti_enable_cuda.c, what
+ * it hears of the recorder in cupti_sink_cuda.c.
  */
 #ifndef LK_PROFILER_CUPTI_IMPL_CUDA_H
 #define LK_PROFILER_CUPTI_IMPL_CUDA_H
@@ -10,6 +11,7 @@
 #include "profiler/cupti.h"
 #include "profiler/cupti_clock.h"
 #include "profiler/cupti_issues.h"
+#include "profiler/cupti_marks.h"
 #include "profiler/cupti_names.h"
 
 #include <cupti.h>
@@ -98,12 +100,20 @@ struct lk_cupti_track {
     struct lk_track *gpu;             /* made with the first record */
     bool failed;                      /* the companion could not be made */
     struct lk_issue_windows *windows; /* set for the first track of collectives only; else NULL */
+    struct lk_cupti_marks *marks;     /* set for the first track of compute only; else NULL */
+    uint32_t op_step, n_ops;          /* ops issued in that step. The issuing thread's */
 };
 
+static inline bool lk_cupti_window_is_over(const struct lk_cupti_window *w)
+{
+    return atomic_load_explicit(&w->ended_ns, memory_order_relaxed) != UINT64_MAX;
+}
+
 /* The fields of an external correlation id. */
+enum { LK_CUPTI_INDEX_MAX = (1 << 14) - 2 };
 struct lk_cupti_issue {
     uint32_t step;
-    int32_t index;
+    int32_t index; /* of an op: its number in the step and on its track */
     uint16_t name;
     enum lk_span_kind kind;
     int track;
@@ -134,6 +144,7 @@ struct lk_cupti_records {
     size_t n_streams;
     struct lk_cupti_issues issues;
     struct lk_issue_windows windows;
+    struct lk_cupti_marks marks;
     struct lk_cupti_work *pending;
     size_t n_pending;
     uint64_t n_kernels, n_owned; /* kernels; those emitted that were launched with an id of ours */
@@ -154,10 +165,16 @@ void lk_cupti_records_read(struct lk_cupti_records *r, uint8_t *buffer, size_t b
  * ours, and none was: CUPTI gives no ids. */
 enum { LK_CUPTI_KERNELS_TELL = 1000 };
 bool lk_cupti_records_lack_ids(const struct lk_cupti_records *r);
-/* Emit all pending records with what is known of them: no further records come. */
-void lk_cupti_records_drain(struct lk_cupti_records *r);
+/* Count records that CUPTI dropped. */
+void lk_cupti_records_dropped(struct lk_cupti_records *r, size_t n);
+/* Emit all pending records with what is known of them: no further records come. complete: all came
+ * that were not counted as lost. */
+void lk_cupti_records_drain(struct lk_cupti_records *r, bool complete);
 /* Emit the counters. */
 void lk_cupti_records_report(struct lk_cupti_records *r);
+
+/* The records of an open session. */
+struct lk_cupti_records *lk_cupti_records_of(struct lk_cupti *g);
 
 /* ---- Matching ---- */
 
@@ -176,6 +193,8 @@ void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint6
 bool lk_cupti_match_is_owned(const struct lk_cupti_records *r, const struct lk_cupti_work *w);
 /* Emit work, or keep it until its step and track are known. */
 void lk_cupti_match_work(struct lk_cupti_records *r, struct lk_cupti_work *w);
+/* Emit a mark, or count it if it is lost (lk_cupti_mark_fn). */
+void lk_cupti_match_mark(void *records, const struct lk_cupti_mark *mark);
 /* Try all pending work again; the `oldest` first ones wait no longer. */
 void lk_cupti_match_pending(struct lk_cupti_records *r, size_t oldest);
 

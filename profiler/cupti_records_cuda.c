@@ -117,6 +117,7 @@ enum lk_status lk_cupti_records_init(struct lk_cupti_records *r,
     LK_TRY(lk_cupti_issues_init(&r->issues));
     LK_TRY(lk_alloc(&r->pending, LK_CUPTI_PENDING, sizeof *r->pending));
     LK_TRY(lk_issue_windows_init(&r->windows));
+    LK_TRY(lk_cupti_marks_init(&r->marks));
     LK_TRY(lk_cupti_names_init(&r->names, config->recorder));
 out:
     if (st != LK_OK)
@@ -127,6 +128,7 @@ out:
 void lk_cupti_records_fini(struct lk_cupti_records *r)
 {
     lk_cupti_names_fini(&r->names);
+    lk_cupti_marks_fini(&r->marks);
     lk_issue_windows_fini(&r->windows);
     lk_cupti_issues_fini(&r->issues);
     free(r->pending);
@@ -370,13 +372,32 @@ static void walk(struct lk_cupti_records *r, uint8_t *buffer, size_t bytes, bool
         r->counts.broken++; /* the rest of the buffer is lost */
 }
 
+/* Return how many records of work are missing so far. */
+static uint64_t missing(const struct lk_cupti_counts *c)
+{
+    return c->dropped + c->untimed + c->broken + c->lost;
+}
+
+void lk_cupti_records_dropped(struct lk_cupti_records *r, size_t n)
+{
+    r->counts.dropped += n;
+    if (n > 0)
+        lk_cupti_marks_lose(&r->marks, lk_cupti_match_mark, r);
+}
+
 void lk_cupti_records_read(struct lk_cupti_records *r, uint8_t *buffer, size_t bytes)
 {
+    const uint64_t before = missing(&r->counts);
+
     if (bytes == 0)
         return;
+    lk_cupti_marks_take(&r->marks, lk_cupti_match_mark, r);
     walk(r, buffer, bytes, true);
     lk_cupti_match_pending(r, 0);
     walk(r, buffer, bytes, false);
+    if (missing(&r->counts) != before)
+        lk_cupti_marks_lose(&r->marks, lk_cupti_match_mark, r);
+    lk_cupti_marks_settle(&r->marks, lk_cupti_match_mark, r);
 }
 
 bool lk_cupti_records_lack_ids(const struct lk_cupti_records *r)
@@ -389,10 +410,13 @@ bool lk_cupti_records_lack_ids(const struct lk_cupti_records *r)
     return true;
 }
 
-void lk_cupti_records_drain(struct lk_cupti_records *r)
+void lk_cupti_records_drain(struct lk_cupti_records *r, bool complete)
 {
     lk_cupti_match_pending(r, 0); /* the last records may have told more streams */
     lk_cupti_match_pending(r, r->n_pending);
+    if (!complete)
+        lk_cupti_marks_lose(&r->marks, lk_cupti_match_mark, r);
+    lk_cupti_marks_drain(&r->marks, lk_cupti_match_mark, r);
 }
 
 void lk_cupti_records_report(struct lk_cupti_records *r)

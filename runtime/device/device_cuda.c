@@ -7,7 +7,7 @@
  * stream, it reads the list up to the first point that the GPU has not passed. Times are those of
  * CUDA events, converted to lk_now_ns by an origin event whose time the host took. KERNEL and COPY
  * spans are not made here, because two events around each kernel would disturb the measurement;
- * they come from CUPTI's records.
+ * they come from CUPTI's records, as do times of gradients where these are complete.
  *
  * A host function runs on a thread of CUDA's, in stream order, and must not call CUDA itself.
  *
@@ -407,13 +407,22 @@ static enum lk_status submit_span(struct cuda_stream *t, const struct lk_command
     return t->base.track ? submit_point(t, c) : drop(t, c);
 }
 
+/* Leave a mark behind an op to CUPTI's records, which have the times of its kernels: a CUDA event
+ * would cost the GPU time between two kernels. */
+static enum lk_status submit_mark(struct cuda_stream *t, const struct lk_command *c)
+{
+    if (t->behind_op && lk_span_mark(t->base.track, &c->span))
+        return LK_OK;
+    return submit_span(t, c);
+}
+
 static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream *,
                                                               const struct lk_command *) = {
     [LK_COMMAND_OP] = submit_op,
     [LK_COMMAND_HOST] = submit_host,
     [LK_COMMAND_RANGE_BEGIN] = submit_span,
     [LK_COMMAND_RANGE_END] = submit_span,
-    [LK_COMMAND_MARK] = submit_span,
+    [LK_COMMAND_MARK] = submit_mark,
     [LK_COMMAND_COPY] = submit_copy,
     [LK_COMMAND_RECORD] = submit_point,
     [LK_COMMAND_WAIT] = submit_wait,
@@ -433,6 +442,12 @@ static enum lk_status (*const capture_table[LK_COMMAND_COUNT])(struct cuda_strea
     [LK_COMMAND_WAIT] = submit_wait,
 };
 
+/* Commands that the GPU spends time on; the others are passed. */
+static const bool is_work[LK_COMMAND_COUNT] = {[LK_COMMAND_OP] = true,
+                                               [LK_COMMAND_HOST] = true,
+                                               [LK_COMMAND_COPY] = true,
+                                               [LK_COMMAND_WAIT] = true};
+
 static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *c,
                                   uint64_t *out_seq)
 {
@@ -440,8 +455,10 @@ static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *
     enum lk_status st;
 
     t->submitted++;
-    if (submit_table[c->kind] != submit_point && submit_table[c->kind] != submit_span)
+    if (is_work[c->kind]) {
         t->at_point = false;
+        t->behind_op = c->kind == LK_COMMAND_OP;
+    }
     st = (t->capturing ? capture_table : submit_table)[c->kind](t, c);
     if (st == LK_OK)
         *out_seq = t->submitted;
@@ -561,10 +578,10 @@ static void cuda_stream_close(struct lk_stream *s)
 }
 
 /* Return CUDA's handle of the stream. The caller may put work there, so the last point is no longer
- * current. */
+ * current, nor is the last op. */
 static void *cuda_native(struct lk_stream *s)
 {
-    stream_of(s)->at_point = false;
+    stream_of(s)->at_point = stream_of(s)->behind_op = false;
     return stream_of(s)->stream;
 }
 

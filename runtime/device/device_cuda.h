@@ -60,6 +60,7 @@ struct cuda_stream {
     uint64_t submitted;
     bool capturing; /* submitted work goes into the graph. Host thread only */
     bool at_point;  /* nothing was enqueued since the last point. Host thread only */
+    bool behind_op; /* what was enqueued last is an op. Host thread only */
     /* The rest is guarded by the device's points_lock. */
     struct point *points; /* n_points of them from `first` on, oldest first */
     size_t first, n_points, capacity;

@@ -39,8 +39,9 @@ static enum lk_status make_room(struct cuda_stream *t)
 /*
  * Return true if a point can share the event of the point directly before it. A CUDA event with
  * timing costs the GPU time between two kernels (2.5 us on a V100, by
- * github.com/harrism/cuda_event_benchmark), and gradients become ready in pairs. The start of
- * something cannot share, since an idle stream may have passed the previous point long ago.
+ * github.com/harrism/cuda_event_benchmark), and gradients become ready in pairs (where CUPTI
+ * records kernels, they are no points at all). The start of something cannot share, since an idle
+ * stream may have passed the previous point long ago.
  */
 static bool can_share(const struct cuda_stream *t, const struct point *p)
 {

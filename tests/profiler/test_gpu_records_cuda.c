@@ -268,7 +268,7 @@ START_TEST(every_launch_is_in_the_trace)
         const struct lk_span *s = &t.spans[i].span;
         enum lk_track_kind kind = t.tracks[t.spans[i].track].kind;
 
-        if (!is_gpu_track(&t, t.spans[i].track))
+        if (!is_gpu_track(&t, t.spans[i].track) || s->kind == LK_SPAN_GRADIENT)
             continue;
         /* Batches are copied ahead of their step. */
         ck_assert_uint_lt(s->step, STEPS + (s->kind == LK_SPAN_COPY ? shapes[_i].prefetch : 0));
