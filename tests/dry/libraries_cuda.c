@@ -47,6 +47,12 @@ LK_NCCL_ESTIMATE_LIST(NCCL)
 #define CUPTI(call) FUNCTION(cupti##call, __typeof__(cupti##call), fake_cupti_calls, call)
 LK_CUPTI_CALL_LIST(CUPTI)
 
+CUptiResult cuptiEnableCallback(uint32_t on, CUpti_SubscriberHandle subscriber,
+                                CUpti_CallbackDomain domain, CUpti_CallbackId id)
+{
+    return fake_cupti_enable_callback(on, subscriber, domain, id);
+}
+
 /* Those of newer versions: DRY_CUPTI_OLD in the environment makes it a library that lacks them. */
 #define NEWER(call, parameters)                                                                    \
     EARLY static __typeof__(*fake_cupti_calls.call) *find_cupti##call(void)                        \

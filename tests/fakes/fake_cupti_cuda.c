@@ -80,6 +80,27 @@ bool fake_cupti_gives_id(bool of_runtime, CUpti_CallbackId id)
            (!fake_cupti.ids_with_kinds_only || fake_cupti.enabled[CUPTI_ACTIVITY_KIND_RUNTIME]);
 }
 
+CUptiResult fake_cupti_enable_callback(uint32_t on, CUpti_SubscriberHandle s,
+                                       CUpti_CallbackDomain domain, CUpti_CallbackId id)
+{
+    (void)s;
+    pthread_mutex_lock(&lock);
+    if (domain == CUPTI_CB_DOMAIN_RUNTIME_API && id < FAKE_CUPTI_CALLS)
+        fake_cupti.called_back[id] = on;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+void fake_cupti_called(CUpti_CallbackId id)
+{
+    const CUpti_CallbackData data = {.callbackSite = CUPTI_API_ENTER};
+
+    pthread_mutex_lock(&lock);
+    if (fake_cupti.called_back[id])
+        fake_cupti.callback(NULL, CUPTI_CB_DOMAIN_RUNTIME_API, id, &data);
+    pthread_mutex_unlock(&lock);
+}
+
 void fake_cupti_hold(bool on)
 {
     if (on)
@@ -330,8 +351,8 @@ static CUptiResult subscribe(CUpti_SubscriberHandle *out, CUpti_CallbackFunc cal
 {
     CUptiResult e = result("Subscribe");
 
-    (void)callback;
     (void)data;
+    fake_cupti.callback = callback;
     if (e != CUPTI_SUCCESS)
         return e;
     if (fake_cupti.other_profiler || fake_cupti.subscribers > 0)

@@ -41,6 +41,8 @@ struct fake_cupti {
     bool ids_with_kinds_only; /* a chosen call has no record of its external id */
     bool runtime_calls[FAKE_CUPTI_CALLS], driver_calls[FAKE_CUPTI_CALLS];
     int subscribers;
+    CUpti_CallbackFunc callback;
+    bool called_back[FAKE_CUPTI_CALLS]; /* calls of the runtime */
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
     uint8_t *open; /* buffer being filled, or NULL */
@@ -61,6 +63,11 @@ void fake_cupti_reset(void);
 /* Append a record to the open buffer; request one if there is none. False: no buffer was given, or
  * it is full (it is delivered then, and the record goes into the next). */
 bool fake_cupti_put(const void *record, size_t bytes);
+/* As CUPTI's function, for a table that has no place for it; and note that a call of the runtime is
+ * made. */
+CUptiResult fake_cupti_enable_callback(uint32_t on, CUpti_SubscriberHandle s,
+                                       CUpti_CallbackDomain domain, CUpti_CallbackId id);
+void fake_cupti_called(CUpti_CallbackId id);
 /* Return true if CUPTI records an API call; if it records the call's external id, too. */
 bool fake_cupti_records_call(bool of_runtime, CUpti_CallbackId id);
 bool fake_cupti_gives_id(bool of_runtime, CUpti_CallbackId id);
