@@ -1,7 +1,5 @@
 #include "preload/cupti_library.h"
 
-#include "preload/cupti_user.h"
-
 #include "base/array.h"
 
 #include <dlfcn.h>

@@ -15,6 +15,9 @@ struct lk_cupti_library {
     uint32_t version;
 };
 
+/* CUPTI's sonames, ending with NULL. */
+extern const char *const lk_cupti_files[];
+
 /* Load the i-th library that may be there, from 0: those that the process has loaded come first,
  * then those that `lockstep profile` found (LOCKSTEP_PROFILE_CUPTI, in whose search are folders
  * that the loader does not know), then what the loader finds, and the toolkit's. False: there are

@@ -6,7 +6,7 @@
  */
 #include "preload/cupti_user.h"
 
-#include "preload/cupti_abi.h"
+#include "preload/cupti_library.h"
 #include "preload/record.h"
 
 #include "base/array.h"

@@ -3,9 +3,6 @@
 #ifndef LK_PRELOAD_CUPTI_USER_H
 #define LK_PRELOAD_CUPTI_USER_H
 
-/* CUPTI's sonames, ending with NULL (preload/cupti_library.c). */
-extern const char *const lk_cupti_files[];
-
 /* Somebody takes CUPTI now: end the window, if it is open, and begin none. Any thread. */
 void lk_cupti_give_way(void);
 

@@ -319,44 +319,6 @@ static enum lk_status submit_op(struct cuda_stream *t, const struct lk_command *
     return st;
 }
 
-/* Remember the point of its event at which a range was ready; the event may move on afterwards. */
-static void set_ready(struct lk_event *e, struct point *p)
-{
-    p->ready_on = e->stream;
-    p->ready_seq = e->seq;
-    pthread_mutex_lock(&e->lock);
-    if (e->stream && e->passed_stream == e->stream && e->passed_seq >= e->seq)
-        p->span.ready_ns = e->passed_ns;
-    pthread_mutex_unlock(&e->lock);
-}
-
-static enum lk_status submit_point(struct cuda_stream *t, const struct lk_command *c)
-{
-    enum { LONG = 64 };
-    struct point p = {.kind = c->kind, .seq = t->submitted};
-    enum lk_status st;
-
-    p.span = c->span;
-    if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_RANGE_BEGIN)
-        p.event = c->event;
-    if (c->kind == LK_COMMAND_RANGE_BEGIN) {
-        t->issuing = c->span;
-        lk_span_enter(t->base.track, &t->issuing);
-    } else if (c->kind == LK_COMMAND_RANGE_END) {
-        lk_span_leave(t->base.track, &t->issuing);
-    }
-    lock_points(t);
-    /* Limit the list, because the host may never wait for this stream. */
-    if (t->n_points >= LONG)
-        lk_cuda_look(t);
-    if (c->kind == LK_COMMAND_RANGE_BEGIN && p.event)
-        set_ready(p.event, &p);
-    st = lk_cuda_point_add(t, &p);
-    t->n_ready += st == LK_OK && p.ready_on;
-    unlock_points(t);
-    return st;
-}
-
 static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_command *c)
 {
     const struct lk_span span = {.step = c->span.step, .index = -1, .kind = LK_SPAN_COPY};
@@ -404,7 +366,7 @@ static enum lk_status drop(struct cuda_stream *t, const struct lk_command *c)
 /* Drop spans of a stream without a track: their events would be wasted work for host and GPU. */
 static enum lk_status submit_span(struct cuda_stream *t, const struct lk_command *c)
 {
-    return t->base.track ? submit_point(t, c) : drop(t, c);
+    return t->base.track ? lk_cuda_point_submit(t, c) : drop(t, c);
 }
 
 /* Leave a mark behind an op to CUPTI's records, which have the times of its kernels: a CUDA event
@@ -424,7 +386,7 @@ static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream
     [LK_COMMAND_RANGE_END] = submit_span,
     [LK_COMMAND_MARK] = submit_mark,
     [LK_COMMAND_COPY] = submit_copy,
-    [LK_COMMAND_RECORD] = submit_point,
+    [LK_COMMAND_RECORD] = lk_cuda_point_submit,
     [LK_COMMAND_WAIT] = submit_wait,
 };
 

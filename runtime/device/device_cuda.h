@@ -96,10 +96,11 @@ static inline void unlock_points(const struct cuda_stream *t)
     pthread_mutex_unlock(&device_of(t->base.device)->points_lock);
 }
 
-/* Points (runtime/device/device_points_cuda.c). pre of the first two: points_lock is held. */
-enum lk_status lk_cuda_point_add(struct cuda_stream *t, const struct point *p);
+/* Points (runtime/device/device_points_cuda.c). Submit a command that is one; its span is entered
+ * or left. */
+enum lk_status lk_cuda_point_submit(struct cuda_stream *t, const struct lk_command *c);
 /* Query the points' events, oldest first, and process those that the GPU has passed. An error of
- * the GPU shows here and makes the device fail. */
+ * the GPU shows here and makes the device fail. pre: points_lock is held. */
 void lk_cuda_look(struct cuda_stream *t);
 /* Add a point after all submitted work. */
 enum lk_status lk_cuda_point_add_last(struct cuda_stream *t);

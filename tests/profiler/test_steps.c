@@ -66,61 +66,6 @@ static void make_hand_trace(struct lk_trace *t, struct lk_trace_span *spans)
                                                    .seq = hand_spans[i].seq}};
 }
 
-/* A gradient's time may be a kernel's, by another clock than the backward's: beside it by an error
- * of clocks it is of that backward, at its edge; a millisecond away it is of none. */
-START_TEST(marks_beside_their_backward)
-{
-    static const struct {
-        uint64_t at_us;
-        int backward; /* -1: none */
-        uint64_t moved_us;
-    } rows[] = {{500, -1, 0},    {1998, 0, 2000}, {2050, 0, 2050}, {2103, 0, 2100},
-                {2290, 1, 2300}, {2404, 1, 2400}, {3600, -1, 0}};
-    struct lk_trace_span spans[LK_COUNT(rows) + 5] = {
-        {.track = 0, .span = {.kind = LK_SPAN_STEP, .end_ns = 5000 * US, .index = -1}},
-        {.track = 1, .span = {.kind = LK_SPAN_FORWARD, .end_ns = 1 * US}},
-        {.track = 1,
-         .span = {.kind = LK_SPAN_BACKWARD, .start_ns = 2000 * US, .end_ns = 2100 * US}},
-        {.track = 1, .span = {.kind = LK_SPAN_FORWARD, .start_ns = 2100 * US, .end_ns = 2200 * US}},
-        {.track = 1,
-         .span = {.kind = LK_SPAN_BACKWARD, .start_ns = 2300 * US, .end_ns = 2400 * US}},
-    };
-    struct lk_trace t = {.info = {.world_size = 1, .accumulation = 2, .local_batch = 1},
-                         .clock = lk_clock_identity(),
-                         .tracks = (struct lk_trace_track *)hand_tracks,
-                         .n_tracks = LK_COUNT(hand_tracks),
-                         .spans = spans,
-                         .n_spans = LK_COUNT(spans)};
-    struct lk_rank_steps r;
-    const struct lk_range *backwards[2];
-    size_t seen[2] = {0};
-
-    for (size_t i = 0; i < LK_COUNT(rows); i++)
-        spans[5 + i] = (struct lk_trace_span){.track = 1,
-                                              .span = {.kind = LK_SPAN_GRADIENT,
-                                                       .start_ns = rows[i].at_us * US,
-                                                       .end_ns = rows[i].at_us * US,
-                                                       .index = (int32_t)i}};
-    ck_assert_int_eq(lk_rank_steps_read(&t, &r), LK_OK);
-    ck_assert_uint_eq(r.n_ranges, 4);
-    backwards[0] = &r.ranges[1];
-    backwards[1] = &r.ranges[3];
-    for (size_t i = 0; i < LK_COUNT(rows); i++) {
-        const struct lk_range *b = rows[i].backward < 0 ? NULL : backwards[rows[i].backward];
-        const struct lk_mark *x;
-
-        if (!b)
-            continue;
-        x = &r.marks[b->first_mark + seen[rows[i].backward]++];
-        ck_assert_int_eq(x->tensor, (int)i);
-        ck_assert_uint_eq(x->at_ns, rows[i].moved_us * US);
-    }
-    for (int k = 0; k < 2; k++)
-        ck_assert_uint_eq(backwards[k]->n_marks, seen[k]);
-    lk_rank_steps_fini(&r);
-}
-END_TEST
-
 START_TEST(split_by_hand)
 {
     /* When all ranks had arrived at the three collectives. */
@@ -608,7 +553,6 @@ Suite *lk_suite_steps(void)
     TCase *d = tcase_create("directories");
 
     tcase_add_test(t, split_by_hand);
-    tcase_add_test(t, marks_beside_their_backward);
     tcase_add_test(t, idle_by_hand);
     tcase_add_loop_test(t, parts_sum, 0, 2);
     tcase_add_loop_test(t, incomplete_steps, 0, 3);
