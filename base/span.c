@@ -189,6 +189,14 @@ void lk_span_leave(struct lk_track *t, const struct lk_span *s)
             t->recorder->ops[i]->leave(t->ctx[i], s);
 }
 
+bool lk_span_mark(struct lk_track *t, const struct lk_span *s)
+{
+    for (int i = 0; t && i < t->recorder->n_sinks; i++)
+        if (t->recorder->ops[i]->mark && t->recorder->ops[i]->mark(t->ctx[i], s))
+            return true;
+    return false;
+}
+
 struct lk_span lk_span_begin(struct lk_track *t, enum lk_span_kind kind, uint16_t name,
                              uint32_t step, int32_t index)
 {

@@ -17,6 +17,7 @@
 #include "base/status.h"
 #include "base/words.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* X(kind, name in traces, Kineto category, meaning of `index`) */
@@ -111,6 +112,10 @@ struct lk_sink_ops {
      */
     void (*enter)(void *track_ctx, const struct lk_span *s);
     void (*leave)(void *track_ctx, const struct lk_span *s);
+    /* (optional) Take over an instant: that the device has done what was issued on the track so
+     * far, the last of which was an op. True: this sink records it with its time, or need not. As
+     * enter. */
+    bool (*mark)(void *track_ctx, const struct lk_span *s);
     /* (optional) Record a complete span. No lock, no allocation, no system call. One thread a
      * track. */
     void (*emit)(void *track_ctx, const struct lk_span *s);
@@ -150,6 +155,10 @@ void lk_span_emit(struct lk_track *t, const struct lk_span *s);
 /* Tell the sinks that this thread starts, or ends, issuing the work of s. t NULL: nothing. */
 void lk_span_enter(struct lk_track *t, const struct lk_span *s);
 void lk_span_leave(struct lk_track *t, const struct lk_span *s);
+
+/* Leave an instant to a sink that will know its time, as `mark` above says. False: nobody takes it,
+ * and the caller finds out when it was. t NULL: false. */
+bool lk_span_mark(struct lk_track *t, const struct lk_span *s);
 
 /* Enter, and start a range at lk_now_ns(); t NULL gives a zero span and reads no clock. */
 struct lk_span lk_span_begin(struct lk_track *t, enum lk_span_kind kind, uint16_t name,

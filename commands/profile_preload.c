@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/library.h"
 #include "profiler/import/preload.h"
 
 #include <limits.h>
@@ -16,7 +17,7 @@
 #define LIBRARY "liblockstep_profile.so"
 #define SUFFIX  ".probe"
 
-enum { VARIABLES_MAX = 9 };
+enum { VARIABLES_MAX = 10 };
 
 struct preload_way {
     const char *traces; /* borrowed */
@@ -103,6 +104,36 @@ static enum lk_status allow_sanitizer(struct preload_way *w)
     return set(w, "ASAN_OPTIONS", "verify_asan_link_order=0", options);
 }
 
+/* Pass on the files of CUPTI that lockstep itself would find (base/library.h): the folders of
+ * LOCKSTEP_LIBRARY_PATH and of PyTorch are none of the loader's. Which of them fits the driver only
+ * the process can tell. */
+static enum lk_status set_cupti(struct preload_way *w)
+{
+    static const char *const sonames[] = {"libcupti.so.13", "libcupti.so.12"};
+    enum lk_status st = LK_OK;
+    char *list = NULL;
+
+    for (size_t i = 0; i < LK_COUNT(sonames); i++) {
+        const char *const files[] = {sonames[i], NULL};
+        const struct lk_library_spec spec = {.name = "CUPTI", .files = files, .stays = true};
+        struct lk_library *l = NULL;
+        char *longer = NULL;
+
+        if (lk_library_open(&spec, NULL, &l) != LK_OK)
+            continue;
+        st = lk_asprintf(&longer, "%s%s%s", list ? list : "", list ? ":" : "", lk_library_path(l));
+        lk_library_close(l);
+        LK_TRY(st);
+        free(list);
+        list = longer;
+    }
+    if (list)
+        LK_TRY(set(w, "LOCKSTEP_PROFILE_CUPTI", list, NULL));
+out:
+    free(list);
+    return st;
+}
+
 /* Kernels are recorded where PyTorch is not asked to do it: a process has one user of CUPTI. */
 static enum lk_status set_variables(struct preload_way *w, const struct profile_request *r)
 {
@@ -119,6 +150,8 @@ static enum lk_status set_variables(struct preload_way *w, const struct profile_
     if (!w->kernels)
         return LK_OK;
     LK_PASS(set_place(w, "CUDA_INJECTION64_PATH", &w->is_other));
+    if (!w->is_other)
+        LK_PASS(set_cupti(w));
     LK_PASS(set_seconds(w, "LOCKSTEP_PROFILE_DELAY_S", r->delay_s));
     return set_seconds(w, "LOCKSTEP_PROFILE_FOR_S", r->length_s);
 }

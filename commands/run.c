@@ -236,6 +236,26 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     return lk_comm_library(c.comm, library, sizeof library);
 }
 
+/* Check, without a tool that would trace CUDA in this process: it looks at the GPU and resets it,
+ * and trains nothing. The ranks have the tool. */
+static enum lk_status check_untraced(const struct run_options *o, const struct run_grid *grid,
+                                     struct lk_run_info *out)
+{
+    const char *tool = getenv(RUN_CUDA_TOOL_ENV);
+    enum lk_status st = LK_OK;
+    char *kept = NULL;
+
+    if (tool)
+        LK_TRY(lk_strdup(&kept, tool));
+    (void)unsetenv(RUN_CUDA_TOOL_ENV);
+    LK_TRY(check_early(o, grid, out));
+out:
+    if (kept && setenv(RUN_CUDA_TOOL_ENV, kept, 1) != 0 && st == LK_OK)
+        st = lk_fail(LK_ENOMEM, "cannot set " RUN_CUDA_TOOL_ENV);
+    free(kept);
+    return st;
+}
+
 static enum lk_status run_launcher(const struct run_options *o, struct lk_page *page)
 {
     struct launcher l = {.options = o};
@@ -244,7 +264,7 @@ static enum lk_status run_launcher(const struct run_options *o, struct lk_page *
     enum lk_status st = LK_OK;
 
     LK_TRY(run_grid_plan(o, &grid));
-    LK_TRY(check_early(o, &grid, &info));
+    LK_TRY(check_untraced(o, &grid, &info));
     if (o->out)
         LK_TRY(lk_strdup(&l.out, o->out));
     else

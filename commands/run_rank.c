@@ -28,9 +28,6 @@ static const char *const allowed_environment[] = {"NCCL_", "CUDA_", "OPENBLAS_",
 
 enum { CLOCK_ROUND_TRIPS = 64 };
 
-/* A library that CUDA's driver loads into the program: a tool that traces it, such as nsys. */
-#define CUDA_TOOL_ENV "CUDA_INJECTION64_PATH"
-
 /* Make one id for all ranks: rank 0 shares it over the store. */
 static enum lk_status agree_on_id(const struct run_record *r, char **out)
 {
@@ -165,7 +162,7 @@ static enum lk_status open_gpu_records(struct run_record *r, const struct lk_tra
     int64_t n = r->options->gpu_record_steps, end = n ? c->warmup_steps + n : 0;
     const struct lk_cupti_config config = {.recorder = r->recorder,
                                            .end_step = end <= UINT32_MAX ? (uint32_t)end : 0};
-    const char *tool = getenv(CUDA_TOOL_ENV);
+    const char *tool = getenv(RUN_CUDA_TOOL_ENV);
     int wanted = r->options->gpu_records;
     enum lk_status st;
 
@@ -178,7 +175,8 @@ static enum lk_status open_gpu_records(struct run_record *r, const struct lk_tra
     }
     /* One program alone can have the records; under a tool they are left to the tool. */
     if (wanted == RUN_AUTO && tool && tool[0]) {
-        snprintf(r->gpu_records, sizeof r->gpu_records, "none: left to " CUDA_TOOL_ENV "=%s", tool);
+        snprintf(r->gpu_records, sizeof r->gpu_records, "none: left to " RUN_CUDA_TOOL_ENV "=%s",
+                 tool);
         return LK_OK;
     }
     st = lk_cupti_open(&config, &r->gpu);

@@ -23,6 +23,9 @@
  */
 #define RUN_DIR_ENV "LOCKSTEP_RUN_DIR"
 
+/* A library that CUDA's driver loads into the program: a tool that traces it, such as nsys. */
+#define RUN_CUDA_TOOL_ENV "CUDA_INJECTION64_PATH"
+
 /*
  * Run the rank to its end; rank 0 fills the page under another launcher. It writes
  * DIR/rank%d.spans, and rank 0 also DIR/result.json (run_grid.h). LK_EREPORTED: the rank failed and

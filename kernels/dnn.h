@@ -20,16 +20,23 @@ enum lk_status lk_cuda_dnn_open(enum lk_attention by, bool deterministic, struct
 void lk_cuda_dnn_close(struct lk_cuda_dnn *d); /* NULL is legal. pre: nothing runs any more */
 
 /*
- * Decide whose kernels run attention of a shape, once for each: *out_taken is true if it is cuDNN,
- * false if our own. cuDNN takes bfloat16, heads of 64 or 128 channels. text: "cudnn 9.19.0", or
- * "own" with the reason. LK_EUNSUPPORTED when it must be cuDNN and is not.
+ * Decide whose kernels run attention of a shape, once for each, by making cuDNN's plans, which
+ * takes about a second: *out_taken is true if it is cuDNN, false if our own. cuDNN takes bfloat16,
+ * heads of 64 or 128 channels. text: "cudnn 9.19.0", or "own" with the reason, that a plan failed
+ * for one. An error when it must be cuDNN and is not: LK_EUNSUPPORTED, or that of the plan.
  */
 enum lk_status lk_cuda_dnn_choose(struct lk_cuda_dnn *d, enum lk_dtype real,
                                   const struct lk_attention_shape *shape, bool *out_taken,
                                   char text[LK_ATTENTION_TEXT]);
 
-/* Enqueue attention if it is cuDNN's turn; *out_taken: it was. Plans are made outside of captures
- * only. */
+/* Say what lk_cuda_dnn_choose is expected to decide, by cuDNN's heuristic: at once, with no plan
+ * made and nothing remembered. */
+enum lk_status lk_cuda_dnn_ask(struct lk_cuda_dnn *d, enum lk_dtype real,
+                               const struct lk_attention_shape *shape,
+                               char text[LK_ATTENTION_TEXT]);
+
+/* Enqueue attention if it is cuDNN's turn; *out_taken: it was. pre: in a capture, the shape was
+ * decided before. */
 enum lk_status lk_cuda_dnn_forward(const struct lk_cuda *c,
                                    const struct lk_attention_forward_args *a, bool *out_taken);
 enum lk_status lk_cuda_dnn_backward(const struct lk_cuda *c,

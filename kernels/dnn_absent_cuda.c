@@ -43,6 +43,14 @@ enum lk_status lk_cuda_dnn_choose(struct lk_cuda_dnn *d, enum lk_dtype real,
                                        : LK_OK;
 }
 
+enum lk_status lk_cuda_dnn_ask(struct lk_cuda_dnn *d, enum lk_dtype real,
+                               const struct lk_attention_shape *shape, char text[LK_ATTENTION_TEXT])
+{
+    bool taken;
+
+    return lk_cuda_dnn_choose(d, real, shape, &taken, text);
+}
+
 enum lk_status lk_cuda_dnn_forward(const struct lk_cuda *c,
                                    const struct lk_attention_forward_args *a, bool *out_taken)
 {

@@ -1,9 +1,9 @@
 /*
  * Attention by cuDNN's fused kernels, opened at run time (base/library.h says why).
  *
- * Who runs attention of a shape is decided once, by cuDNN's heuristic for the two graphs of
- * kernels/attention_graph.h; a plan is made at its first use, takes about half a second, and is
- * kept. A failure after the decision is an error: nobody changes kernels in mid-run.
+ * Who runs attention of a shape is decided once, by making the plans of the two graphs of
+ * kernels/attention_graph.h, about half a second each: what the heuristic names may still fail to
+ * load or compile. A failure after the decision is an error: nobody changes kernels in mid-run.
  *
  * Plans of a stream share its workspace, which grows as needed. Outgrown blocks are kept until the
  * end, because a CUDA graph may have captured their addresses.
@@ -44,8 +44,7 @@ struct shape {
     bool taken;
     char text[LK_ATTENTION_TEXT];
     struct lk_attention_graph graphs[DIRECTIONS];
-    struct lk_dnn_plan plans[DIRECTIONS];
-    bool made[DIRECTIONS];
+    struct lk_dnn_plan plans[DIRECTIONS]; /* empty unless taken */
 };
 
 struct block {
@@ -88,14 +87,18 @@ enum lk_status lk_cuda_dnn_open_calls(const struct lk_dnn_calls *calls,
     return LK_OK;
 }
 
+static void drop_plans(struct shape *s)
+{
+    for (int way = 0; way < DIRECTIONS; way++)
+        lk_dnn_bag_empty(&s->plans[way].bag);
+}
+
 void lk_cuda_dnn_close(struct lk_cuda_dnn *d)
 {
     if (!d)
         return;
     for (size_t i = 0; i < d->n_shapes; i++) {
-        for (int way = 0; way < DIRECTIONS; way++)
-            if (d->shapes[i]->made[way])
-                lk_dnn_bag_empty(&d->shapes[i]->plans[way].bag);
+        drop_plans(d->shapes[i]);
         free(d->shapes[i]);
     }
     for (size_t i = 0; i < d->n_blocks; i++)
@@ -141,7 +144,8 @@ static enum lk_status open_library(struct lk_cuda_dnn *d)
     if (d->call.GetVersion() < OLDEST)
         return lk_fail(LK_EUNSUPPORTED, "cuDNN %zu.%zu.%zu is older than 9.10.2",
                        THREE_NUMBERS(d->call.GetVersion()));
-    st = lk_dnn_check(&d->call, d->call.Create(&d->target.handle), "a handle");
+    if (!d->target.json) /* a GPU that is only described needs no handle */
+        st = lk_dnn_check(&d->call, d->call.Create(&d->target.handle), "a handle");
     d->opened = st == LK_OK;
     return st == LK_EINTERNAL ? LK_EUNSUPPORTED : st;
 }
@@ -165,8 +169,8 @@ static enum lk_status check_shape(enum lk_dtype real, const struct lk_attention_
     return LK_OK;
 }
 
-/* Describe both graphs and ask whether there is an engine for each. */
-static enum lk_status ask(struct lk_cuda_dnn *d, enum lk_dtype real, struct shape *s)
+/* Describe both graphs of a shape, if cuDNN may run them at all. */
+static enum lk_status describe(struct lk_cuda_dnn *d, enum lk_dtype real, struct shape *s)
 {
     LK_PASS(check_shape(real, &s->key));
     LK_PASS(open_library(d));
@@ -176,15 +180,43 @@ static enum lk_status ask(struct lk_cuda_dnn *d, enum lk_dtype real, struct shap
                        d->target.major);
     lk_attention_graph_forward(&s->key, &s->graphs[FORWARD]);
     lk_attention_graph_backward(&s->key, d->deterministic, &s->graphs[BACKWARD]);
+    return LK_OK;
+}
+
+/* Ask the heuristic whether there is an engine for each graph. */
+static enum lk_status find_engines(struct lk_cuda_dnn *d, struct shape *s)
+{
     for (int way = 0; way < DIRECTIONS; way++)
         LK_PASS(lk_dnn_plan_find(&d->call, &d->target, &s->graphs[way]));
     return LK_OK;
 }
 
-static enum lk_status decide(struct lk_cuda_dnn *d, enum lk_dtype real, struct shape *s)
+/* Make both plans, or none. */
+static enum lk_status make_plans(struct lk_cuda_dnn *d, struct shape *s)
 {
-    enum lk_status st = ask(d, real, s);
+    enum lk_status st = LK_OK;
 
+    for (int way = 0; way < DIRECTIONS && st == LK_OK; way++)
+        st = lk_dnn_plan_make(&d->call, &d->target, &s->graphs[way], &s->plans[way]);
+    if (st != LK_OK)
+        drop_plans(s);
+    if (st != LK_OK && st != LK_EUNSUPPORTED && d->by == LK_ATTENTION_AUTO)
+        lk_log(LK_LOG_DEVICE, LK_WARN, "%s; attention runs on our own kernels", lk_error_text());
+    return st;
+}
+
+/* Decide by what the shape's description or `how` came to, and say it. Where cuDNN may be done
+ * without, all that it fails with is a reason to do so. */
+static enum lk_status decide(struct lk_cuda_dnn *d, enum lk_dtype real, struct shape *s,
+                             enum lk_status (*how)(struct lk_cuda_dnn *d, struct shape *s))
+{
+    enum lk_status st = describe(d, real, s);
+
+    if (st == LK_OK) {
+        st = how(d, s);
+        if (st != LK_OK && d->by == LK_ATTENTION_AUTO)
+            st = LK_EUNSUPPORTED;
+    }
     if (st != LK_OK && (st != LK_EUNSUPPORTED || d->by == LK_ATTENTION_CUDNN))
         return st;
     s->taken = st == LK_OK;
@@ -194,9 +226,22 @@ static enum lk_status decide(struct lk_cuda_dnn *d, enum lk_dtype real, struct s
     } else {
         (void)snprintf(s->text, sizeof s->text, "own: %s", lk_error_text());
     }
-    lk_log(LK_LOG_DEVICE, LK_INFO, "attention of %zu x %zu x %zu, %zu heads: %s", s->key.samples,
-           s->key.context, s->key.channels, s->key.heads, s->text);
     return LK_OK;
+}
+
+enum lk_status lk_cuda_dnn_ask(struct lk_cuda_dnn *d, enum lk_dtype real,
+                               const struct lk_attention_shape *shape, char text[LK_ATTENTION_TEXT])
+{
+    struct shape *s = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&s, 1, sizeof *s));
+    s->key = *shape;
+    LK_TRY(decide(d, real, s, find_engines));
+    memcpy(text, s->text, LK_ATTENTION_TEXT);
+out:
+    free(s);
+    return st;
 }
 
 static enum lk_status shape_of(struct lk_cuda_dnn *d, enum lk_dtype real,
@@ -213,7 +258,9 @@ static enum lk_status shape_of(struct lk_cuda_dnn *d, enum lk_dtype real,
     LK_TRY(lk_array_grow(&d->shapes, &d->shapes_capacity, d->n_shapes + 1, sizeof(struct shape *)));
     LK_TRY(lk_alloc(&s, 1, sizeof *s));
     s->key = *key;
-    LK_TRY(decide(d, real, s));
+    LK_TRY(decide(d, real, s, make_plans));
+    lk_log(LK_LOG_DEVICE, LK_INFO, "attention of %zu x %zu x %zu, %zu heads: %s", s->key.samples,
+           s->key.context, s->key.channels, s->key.heads, s->text);
     *out = d->shapes[d->n_shapes++] = s;
     s = NULL;
 out:
@@ -311,9 +358,6 @@ static enum lk_status run(const struct lk_cuda *c, struct shape *s, enum directi
     if (!are_aligned(at))
         return lk_fail(LK_EINTERNAL, "cuDNN: attention on buffers that are not aligned to %d bytes",
                        LK_DNN_ALIGNMENT);
-    if (!s->made[way])
-        LK_PASS(lk_dnn_plan_make(&d->call, &d->target, &s->graphs[way], &s->plans[way]));
-    s->made[way] = true;
     LK_PASS(workspace_of(d, c->stream, workspace_bytes(s, way), &workspace));
     place_scratch(s, way, workspace, at);
     if (d->stream != c->stream)

@@ -354,7 +354,7 @@ enum lk_status lk_dnn_plan_make(const struct lk_dnn_calls *call, const struct lk
     LK_TRY(find_engines(&out->bag, target, graph, &engines));
     do {
         st = make_plan(&out->bag, target, engines.device, engines.configs[i], out);
-    } while (st == LK_EUNSUPPORTED && ++i < engines.n);
+    } while (st != LK_OK && ++i < engines.n);
     LK_TRY(st);
     LK_TRY(number_of(&out->bag, engines.configs[i], &out->engine));
 out:

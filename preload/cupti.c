@@ -9,10 +9,15 @@
  *
  * The window begins LOCKSTEP_PROFILE_DELAY_S after the process's first collective, which all ranks
  * join at one time, so that their windows overlap; or after cuInit, in a process that no launcher
- * calls one of several ranks, and where no collective is seen within COLLECTIVE_WAIT_NS. It lasts
- * LOCKSTEP_PROFILE_FOR_S, or until its area of the file is full.
+ * calls one of several ranks, and where no collective is seen within COLLECTIVE_WAIT_NS. Such a
+ * process may be no rank at all, but what starts them: it may look at its GPU, and reset it. So it
+ * has a context first, for a second, and then launches a kernel within a second. The window lasts
+ * LOCKSTEP_PROFILE_FOR_S, or until its area of the file is full, or until somebody else takes CUPTI
+ * (preload/cupti_user.h).
  */
+#include "preload/cuda_context.h"
 #include "preload/cupti_records.h"
+#include "preload/cupti_user.h"
 #include "preload/record.h"
 
 #include "base/array.h"
@@ -30,6 +35,11 @@
 #define PERIOD_NS          ((int64_t)100 * (int64_t)LK_NS_PER_MS) /* the thread looks, and fetches */
 #define EXIT_WAIT_NS       (2 * (int64_t)LK_NS_PER_S) /* most that the end of the process waits */
 #define COLLECTIVE_WAIT_NS (120 * (int64_t)LK_NS_PER_S)
+#define QUIET_NS           ((int64_t)LK_NS_PER_S) /* a process that launches nothing for so long */
+#define GIVE_WAY_S         2                      /* most that another user of CUPTI waits */
+
+/* No result of CUPTI's: the process launches nothing. */
+enum { QUIET = -1 };
 
 /* CUPTI's callbacks and the driver's injection carry no context. */
 /* NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables) */
@@ -42,6 +52,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed; /* by CLOCK_MONOTONIC */
 static bool ending;            /* guarded by the lock: the process exits */
 static pthread_t thread;       /* once it is started */
+static _Atomic bool launched;  /* a kernel was launched while launches were watched */
+static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
+static bool is_open, is_taken; /* the window is open; somebody else has taken CUPTI */
 /* NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables) */
 
 /* ---- CUPTI's calls ---- */
@@ -68,13 +81,15 @@ static void buffer_completed(void *context, uint32_t stream, uint8_t *buffer, si
         lk_probe_window_drop(dropped);
 }
 
-/* Nothing is called back: a subscriber tells other profilers that CUPTI is in use. */
+/* A subscriber tells other profilers that CUPTI is in use; launches alone are called back, while
+ * they are watched. */
 static void called_back(void *user, int domain, uint32_t function, const void *data)
 {
     (void)user;
     (void)domain;
     (void)function;
     (void)data;
+    atomic_store(&launched, true);
 }
 
 /* Of the calls those that matter are recorded, where the version can choose; else all, of which the
@@ -137,6 +152,25 @@ static enum lk_probe_cupti reason_of(int error)
 
 /* ---- The window ---- */
 
+/* Wait for a time; true: the process exits. */
+static bool is_ending(int64_t ns)
+{
+    struct timespec until;
+    bool is;
+    int error = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += until.tv_nsec;
+    until.tv_sec += ns / (int64_t)LK_NS_PER_S;
+    until.tv_nsec = ns % (int64_t)LK_NS_PER_S;
+    pthread_mutex_lock(&lock);
+    while (!ending && !error)
+        error = pthread_cond_timedwait(&changed, &lock, &until);
+    is = ending;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
 /* Let calls carry the threads' numbers of the kernel, as other records do, while the window lasts.
  */
 static void use_thread_numbers(void)
@@ -144,6 +178,28 @@ static void use_thread_numbers(void)
     if (library.SetThreadIdType && library.GetThreadIdType &&
         library.GetThreadIdType(&thread_id_type) == CUPTI_OK)
         (void)library.SetThreadIdType(CUPTI_THREAD_ID_SYSTEM);
+}
+
+/* Call back on launches of kernels, or no more. A refusal is of a call that nobody makes. */
+static void watch_launches(uint32_t on)
+{
+#define WATCH(domain, name, number, wait)                                                          \
+    (void)library.EnableCallback(on, subscriber, CUPTI_DOMAIN_##domain, number);
+    CUPTI_LAUNCH_LIST(WATCH)
+#undef WATCH
+}
+
+/* Return whether the process launches a kernel within QUIET_NS. */
+static bool sees_launch(void)
+{
+    const int64_t until = lk_probe_now() + QUIET_NS;
+
+    atomic_store(&launched, false);
+    watch_launches(1);
+    while (!atomic_load(&launched) && lk_probe_now() < until && !is_ending(PERIOD_NS / 10))
+        ;
+    watch_launches(0);
+    return atomic_load(&launched);
 }
 
 static void stop(void)
@@ -155,13 +211,11 @@ static void stop(void)
         (void)library.SetThreadIdType(thread_id_type);
 }
 
-/* Take CUPTI with the library that was found; return its error. */
-static int start(void)
+/* Let CUPTI record; return its error. pre: it is subscribed to. */
+static int record(void)
 {
-    int error = library.Subscribe(&subscriber, called_back, NULL);
+    int error = CUPTI_OK;
 
-    if (error)
-        return error;
     use_thread_numbers();
     if (!lk_cupti_moment(&library, &buffers.began))
         error = CUPTI_NOT_INITIALIZED;
@@ -176,9 +230,33 @@ static int start(void)
     return error;
 }
 
+/* Take CUPTI with the library that was found; return its error, or QUIET. */
+static int start(bool is_rank)
+{
+    int error = library.Subscribe(&subscriber, called_back, NULL);
+
+    if (error)
+        return error;
+    if (!is_rank && !sees_launch()) {
+        (void)library.Unsubscribe(subscriber);
+        return QUIET;
+    }
+    pthread_mutex_lock(&taking);
+    if (is_taken) {
+        (void)library.Unsubscribe(subscriber);
+        error = CUPTI_SUBSCRIBED_ALREADY;
+    } else {
+        error = record();
+        is_open = !error;
+    }
+    pthread_mutex_unlock(&taking);
+    return error;
+}
+
 /* Find a CUPTI that this driver knows, and start it. A library that is newer than the driver says
- * that it is not initialized: the next one may do. */
-static bool begin_window(void)
+ * that it is not initialized: the next one may do. Return CUPTI_OK, QUIET if it may be tried again,
+ * or an error. */
+static int begin_window(bool is_rank)
 {
     enum lk_probe_cupti why = LK_PROBE_CUPTI_ABSENT, of_library;
     int error = CUPTI_NOT_INITIALIZED;
@@ -194,24 +272,56 @@ static bool begin_window(void)
             why = LK_PROBE_CUPTI_NO_ROOM;
             break;
         }
-        error = start();
+        error = start(is_rank);
+        if (error == QUIET)
+            return QUIET;
         if (!error) {
             lk_probe_cupti(LK_PROBE_CUPTI_RECORDED, 0);
-            return true;
+            return CUPTI_OK;
         }
         why = reason_of(error);
         if (error != CUPTI_NOT_INITIALIZED)
             break;
     }
     lk_probe_cupti(why, why == LK_PROBE_CUPTI_REFUSED ? (uint32_t)error : 0);
-    return false;
+    return error ? error : CUPTI_NOT_INITIALIZED;
 }
 
+/* pre: `taking` is held. */
 static void end_window(void)
 {
+    if (!is_open)
+        return;
+    is_open = false;
     (void)library.ActivityFlushAll(0);
     lk_probe_window_close(lk_probe_now());
     stop();
+}
+
+/* Fetch what has come. False: the window has ended. */
+static bool fetch(void)
+{
+    bool is;
+
+    pthread_mutex_lock(&taking);
+    is = is_open;
+    if (is)
+        (void)library.ActivityFlushAll(0);
+    pthread_mutex_unlock(&taking);
+    return is;
+}
+
+void lk_cupti_give_way(void)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += GIVE_WAY_S;
+    if (atomic_load(&forked) || pthread_mutex_timedlock(&taking, &until))
+        return; /* a CUPTI that hangs is nobody's gain */
+    is_taken = true;
+    end_window();
+    pthread_mutex_unlock(&taking);
 }
 
 /* ---- The thread ---- */
@@ -243,35 +353,24 @@ static bool has_peers(void)
     return false;
 }
 
-/* Wait for a time; true: the process exits. */
-static bool is_ending(int64_t ns)
+/* Wait until the window is to begin: a delay after the first collective, or else after `from`;
+ * false: the process exits before. *is_rank: it has joined a collective. */
+static bool wait_for_window(int64_t from, int64_t delay_ns, bool *is_rank)
 {
-    struct timespec until;
-    bool is;
-    int error = 0;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    ns += until.tv_nsec;
-    until.tv_sec += ns / (int64_t)LK_NS_PER_S;
-    until.tv_nsec = ns % (int64_t)LK_NS_PER_S;
-    pthread_mutex_lock(&lock);
-    while (!ending && !error)
-        error = pthread_cond_timedwait(&changed, &lock, &until);
-    is = ending;
-    pthread_mutex_unlock(&lock);
-    return is;
-}
-
-/* Wait until the window is to begin; false: the process exits before. */
-static bool wait_for_window(int64_t delay_ns)
-{
-    const int64_t from = lk_probe_now() + (has_peers() ? COLLECTIVE_WAIT_NS : 0);
-    int64_t first;
+    int64_t first, with_context = 0; /* since when; 0: without */
 
     do {
+        const int64_t now = lk_probe_now();
+
         lk_probe_cupti(LK_PROBE_CUPTI_WAITING, 0);
         first = lk_probe_first_collective();
-        if (lk_probe_now() >= (first ? first : from) + delay_ns)
+        *is_rank = first;
+        if (!lk_cuda_has_context())
+            with_context = 0;
+        else if (!with_context)
+            with_context = now;
+        if (first ? now >= first + delay_ns
+                  : now >= from + delay_ns && with_context && now >= with_context + QUIET_NS)
             return true;
     } while (!is_ending(PERIOD_NS));
     return false;
@@ -279,18 +378,26 @@ static bool wait_for_window(int64_t delay_ns)
 
 static void *run(void *arg)
 {
+    const int64_t delay_ns = ns_of("LOCKSTEP_PROFILE_DELAY_S", DELAY_S);
+    const int64_t from = lk_probe_now() + (has_peers() ? COLLECTIVE_WAIT_NS : 0);
     int64_t until;
+    int error = QUIET;
+    bool is_rank;
 
     (void)arg;
-    if (wait_for_window(ns_of("LOCKSTEP_PROFILE_DELAY_S", DELAY_S)) && begin_window()) {
-        if (lk_probe_first_collective()) /* else the file is made with the first kernel */
-            (void)lk_probe_window_open(atomic_load(&buffers.start_ns));
-        until = lk_probe_now() + ns_of("LOCKSTEP_PROFILE_FOR_S", FOR_S);
-        while (!is_ending(PERIOD_NS) && lk_probe_now() < until && !lk_probe_window_is_full() &&
-               !atomic_load(&buffers.exhausted))
-            (void)library.ActivityFlushAll(0);
-        end_window();
-    }
+    while (error == QUIET && wait_for_window(from, delay_ns, &is_rank))
+        error = begin_window(is_rank);
+    if (error)
+        return NULL;
+    if (lk_probe_first_collective()) /* else the file is made with the first kernel */
+        (void)lk_probe_window_open(atomic_load(&buffers.start_ns));
+    until = lk_probe_now() + ns_of("LOCKSTEP_PROFILE_FOR_S", FOR_S);
+    while (!is_ending(PERIOD_NS) && lk_probe_now() < until && !lk_probe_window_is_full() &&
+           !atomic_load(&buffers.exhausted) && fetch())
+        ;
+    pthread_mutex_lock(&taking);
+    end_window();
+    pthread_mutex_unlock(&taking);
     return NULL;
 }
 

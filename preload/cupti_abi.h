@@ -30,6 +30,7 @@ enum cupti_kind {
     CUPTI_MEMCPY_PEER = 22
 };
 
+enum cupti_domain { CUPTI_DOMAIN_DRIVER = 1, CUPTI_DOMAIN_RUNTIME = 2 };
 enum cupti_flush { CUPTI_FLUSH_FORCED = 1 };
 enum cupti_thread_id { CUPTI_THREAD_ID_DEFAULT = 0, CUPTI_THREAD_ID_SYSTEM = 1 };
 
@@ -67,14 +68,21 @@ struct cupti_call {
 };
 
 /*
- * Calls that put work on a GPU, and those that wait for it: X(domain, name, number, the name of a
- * wait). The numbers are CUPTI_DRIVER_TRACE_CBID_ and CUPTI_RUNTIME_TRACE_CBID_.
+ * Calls that put kernels on a GPU, all that put work there, and those that wait for it: X(domain,
+ * name, number, the name of a wait). The numbers are CUPTI_DRIVER_TRACE_CBID_ and
+ * CUPTI_RUNTIME_TRACE_CBID_.
  */
-#define CUPTI_CALL_LIST(X)                                                                         \
+#define CUPTI_LAUNCH_LIST(X)                                                                       \
     X(RUNTIME, cudaLaunchKernel_v7000, 211, NULL)                                                  \
     X(RUNTIME, cudaLaunchKernelExC_v11060, 430, NULL)                                              \
     X(RUNTIME, cudaLaunchCooperativeKernel_v9000, 269, NULL)                                       \
     X(RUNTIME, cudaGraphLaunch_v10000, 311, NULL)                                                  \
+    X(DRIVER, cuLaunchKernel, 307, NULL)                                                           \
+    X(DRIVER, cuLaunchKernelEx, 652, NULL)                                                         \
+    X(DRIVER, cuLaunchCooperativeKernel, 477, NULL)                                                \
+    X(DRIVER, cuGraphLaunch, 514, NULL)
+#define CUPTI_CALL_LIST(X)                                                                         \
+    CUPTI_LAUNCH_LIST(X)                                                                           \
     X(RUNTIME, cudaMemcpy_v3020, 31, NULL)                                                         \
     X(RUNTIME, cudaMemcpyAsync_v3020, 41, NULL)                                                    \
     X(RUNTIME, cudaMemcpy2DAsync_v3020, 44, NULL)                                                  \
@@ -84,10 +92,6 @@ struct cupti_call {
     X(RUNTIME, cudaStreamSynchronize_v3020, 131, "cudaStreamSynchronize")                          \
     X(RUNTIME, cudaEventSynchronize_v3020, 137, "cudaEventSynchronize")                            \
     X(RUNTIME, cudaDeviceSynchronize_v3020, 165, "cudaDeviceSynchronize")                          \
-    X(DRIVER, cuLaunchKernel, 307, NULL)                                                           \
-    X(DRIVER, cuLaunchKernelEx, 652, NULL)                                                         \
-    X(DRIVER, cuLaunchCooperativeKernel, 477, NULL)                                                \
-    X(DRIVER, cuGraphLaunch, 514, NULL)                                                            \
     X(DRIVER, cuMemcpyHtoDAsync_v2, 277, NULL)                                                     \
     X(DRIVER, cuMemcpyDtoHAsync_v2, 279, NULL)                                                     \
     X(DRIVER, cuMemcpyDtoDAsync_v2, 281, NULL)                                                     \
@@ -108,6 +112,7 @@ typedef void cupti_callback(void *user, int domain, uint32_t function, const voi
     X(GetTimestamp, (uint64_t * out))                                                              \
     X(Subscribe, (void **out, cupti_callback *callback, void *user))                               \
     X(Unsubscribe, (void *subscriber))                                                             \
+    X(EnableCallback, (uint32_t on, void *subscriber, int domain, uint32_t function))              \
     X(ActivityRegisterCallbacks, (cupti_request * request, cupti_complete * complete))             \
     X(ActivityEnable, (int kind))                                                                  \
     X(ActivityDisable, (int kind))                                                                 \

@@ -4,15 +4,20 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Sonames: up to CUDA 11 they have the minor version, too. */
-static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8",
-                                    "libcupti.so"};
+const char *const lk_cupti_files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8",
+                                      "libcupti.so", NULL};
 /* The toolkit puts it there, and the loader does not search there. */
 static const char *const folders[] = {"", "/usr/local/cuda/lib64/",
                                       "/usr/local/cuda/extras/CUPTI/lib64/"};
-enum { FILES = sizeof files / sizeof *files, FOLDERS = sizeof folders / sizeof *folders };
+enum { FILES = LK_COUNT(lk_cupti_files) - 1, FOLDERS = LK_COUNT(folders) };
+/* Files that `lockstep profile` found where this library does not look, separated by ':'. */
+#define GIVEN "LOCKSTEP_PROFILE_CUPTI"
+
+enum { PATH_BYTES = 4096 };
 
 /* CUPTI's version of CUDA 13.0 before Update 1 (CUPTI, release notes of 13.0 Update 1). */
 enum { VERSION_HANGS = 130000 };
@@ -41,16 +46,38 @@ static bool find_functions(void *handle, struct lk_cupti_library *out)
     return all;
 }
 
+/* Copy the i-th of the given files; false: there are fewer, and i is less by their number. */
+static bool take_given(int *i, char path[PATH_BYTES])
+{
+    const char *at = secure_getenv(GIVEN);
+
+    for (; at && *at; --*i) {
+        const int n = (int)strcspn(at, ":");
+
+        if (*i == 0)
+            return snprintf(path, PATH_BYTES, "%.*s", n, at) >= 0;
+        at += n + (at[n] == ':');
+    }
+    return false;
+}
+
 bool lk_cupti_library(int i, struct lk_cupti_library *out, bool *found, enum lk_probe_cupti *why)
 {
     const int mode = RTLD_LAZY | RTLD_LOCAL | (i < FILES ? RTLD_NOLOAD : 0);
-    const int place = i < FILES ? i : i - FILES;
-    char path[128];
+    char path[PATH_BYTES] = "";
     void *handle;
+    bool given;
 
-    if (place >= FILES * FOLDERS)
-        return false;
-    snprintf(path, sizeof path, "%s%s", folders[place / FILES], files[place % FILES]);
+    if (i < FILES) {
+        snprintf(path, sizeof path, "%s", lk_cupti_files[i]);
+    } else {
+        i -= FILES;
+        given = take_given(&i, path);
+        if (!given && i >= FILES * FOLDERS)
+            return false;
+        if (!given)
+            snprintf(path, sizeof path, "%s%s", folders[i / FILES], lk_cupti_files[i % FILES]);
+    }
     handle = dlopen(path, mode);
     *why = LK_PROBE_CUPTI_ABSENT;
     *found = handle && find_functions(handle, out);

@@ -15,9 +15,14 @@ struct lk_cupti_library {
     uint32_t version;
 };
 
-/* Load the i-th library that may be there, from 0: those that the process has loaded come first.
- * False: there are no more. *found: it is there, and has the functions; *why: else, or where its
- * version is one that nothing is recorded with, what is wrong. It stays loaded. */
+/* CUPTI's sonames, ending with NULL. */
+extern const char *const lk_cupti_files[];
+
+/* Load the i-th library that may be there, from 0: those that the process has loaded come first,
+ * then those that `lockstep profile` found (LOCKSTEP_PROFILE_CUPTI, in whose search are folders
+ * that the loader does not know), then what the loader finds, and the toolkit's. False: there are
+ * no more. *found: it is there, and has the functions; *why: else, or where its version is one that
+ * nothing is recorded with, what is wrong. It stays loaded. */
 bool lk_cupti_library(int i, struct lk_cupti_library *out, bool *found, enum lk_probe_cupti *why);
 
 #endif

@@ -19,6 +19,8 @@
  *             the bucket, where a collective launched it
  *   COPY      name HtoD, DtoH, DtoD, ..., bytes
  *   MEMSET    bytes
+ *   GRADIENT  an instant that the device left to the records (lk_span_mark): the end of the last
+ *             kernel of the op before it. The first ones it does not (profiler/cupti_marks.h)
  *
  * and on a host track "CUDA calls": OVERHEAD. Times are lk_now_ns: CUPTI maps the GPU's clock to
  * its own, and we map CUPTI's to ours (profiler/cupti_clock.h says why not by
@@ -72,7 +74,9 @@
     X(untimed, "GPU records without times", 1, "had no times")                                     \
     X(broken, "GPU records broken", 1, "were cut off or on no clock")                              \
     X(unknown, "GPU records unknown", 1, "are of kinds that nobody asked for")                     \
-    X(lost, "GPU records lost", 1, "found no memory or no track")
+    X(lost, "GPU records lost", 1, "found no memory or no track")                                  \
+    X(timeless, "gradients without a time", 1,                                                     \
+      "of kernels that make gradients may be missing: these have no time in their step")
 
 struct lk_cupti_counts {
 #define LK_CUPTI_COUNT_MEMBER_(field, counter, missing, text) uint64_t field;
@@ -100,7 +104,8 @@ enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cup
 /* The sink's table; the struct lk_cupti is the sink. */
 extern const struct lk_sink_ops lk_cupti_ops;
 
-/* Return "CUPTI API 130001, FILE". */
+/* Return "CUPTI API 130001, FILE, calls by id", or "..., all calls" where the library cannot choose
+ * API calls, or gives kernels no ids then: the trace is told of the latter (lk_recorder_fact). */
 const char *lk_cupti_text(const struct lk_cupti *g);
 
 /*

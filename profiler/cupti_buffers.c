@@ -11,6 +11,7 @@ enum lk_status lk_cupti_buffers_init(struct lk_cupti_buffers *b, const struct lk
 {
     *b = (struct lk_cupti_buffers){.bytes = c->buffer_bytes ? c->buffer_bytes
                                                             : (size_t)LK_CUPTI_BUFFER_BYTES,
+                                   .n_first = c->buffer_bytes ? 0 : LK_CUPTI_FIRST_BUFFERS,
                                    .most = c->buffers ? c->buffers : (size_t)BUFFERS,
                                    .refusable = refusable};
     if (pthread_mutex_init(&b->lock, NULL))
@@ -35,17 +36,21 @@ void lk_cupti_buffers_fini(struct lk_cupti_buffers *b)
     b->ready = false;
 }
 
-uint8_t *lk_cupti_buffers_lend(struct lk_cupti_buffers *b)
+uint8_t *lk_cupti_buffers_lend(struct lk_cupti_buffers *b, size_t *out_bytes)
 {
     uint8_t *buffer = NULL;
+    bool first;
 
     pthread_mutex_lock(&b->lock);
     if (b->n_free > 0)
         buffer = b->free[--b->n_free];
     else if ((b->n_made < b->most || !b->refusable) && lk_alloc(&buffer, b->bytes, 1) == LK_OK)
         b->n_made++;
+    first = buffer && b->n_first > 0;
+    b->n_first -= first;
     b->n_lent += buffer != NULL;
     pthread_mutex_unlock(&b->lock);
+    *out_bytes = !buffer ? 0 : first ? LK_CUPTI_FIRST_BYTES : b->bytes;
     return buffer;
 }
 
@@ -54,7 +59,8 @@ void lk_cupti_buffers_return(struct lk_cupti_buffers *b, uint8_t *buffer, size_t
     bool ours;
 
     pthread_mutex_lock(&b->lock);
-    ours = b->n_lent > 0 && bytes == b->bytes;
+    ours = b->n_lent > 0 && (bytes == b->bytes ||
+                             (b->bytes == LK_CUPTI_BUFFER_BYTES && bytes == LK_CUPTI_FIRST_BYTES));
     b->n_lent -= ours;
     if (ours && b->n_made <= b->most) {
         b->free[b->n_free++] = buffer;

@@ -15,13 +15,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* NVIDIA recommends buffers of 1 to 10 MiB (CUPTI, Usage, Activity API). */
-enum { LK_CUPTI_BUFFER_BYTES = 2 << 20 };
+/* NVIDIA recommends buffers of 1 to 10 MiB (CUPTI, Usage, Activity API). Of the first ones CUPTI
+ * may fill a part only, so that the first records, of a few steps, are soon there. */
+enum {
+    LK_CUPTI_BUFFER_BYTES = 2 << 20,
+    LK_CUPTI_FIRST_BYTES = 128 << 10,
+    LK_CUPTI_FIRST_BUFFERS = 8
+};
 
 struct lk_cupti_buffers {
     pthread_mutex_t lock; /* guards all members below */
     bool ready;           /* the lock is made */
     size_t bytes, most;
+    size_t n_first; /* to be lent in part */
     uint8_t **free;
     size_t n_free, n_made, n_lent;
     bool refusable; /* this CUPTI tolerates getting no buffer */
@@ -32,8 +38,9 @@ enum lk_status lk_cupti_buffers_init(struct lk_cupti_buffers *b, const struct lk
                                      bool refusable);
 /* Free it and the buffers in it; safe on a zeroed one. */
 void lk_cupti_buffers_fini(struct lk_cupti_buffers *b);
-/* Return a zeroed buffer, or NULL: CUPTI then drops records and counts them. */
-uint8_t *lk_cupti_buffers_lend(struct lk_cupti_buffers *b);
+/* Return a zeroed buffer and the bytes to be used of it, or NULL: CUPTI then drops records and
+ * counts them. */
+uint8_t *lk_cupti_buffers_lend(struct lk_cupti_buffers *b, size_t *out_bytes);
 /* Return a buffer, zeroed, to the pool. It is freed at once if the pool has too many, or if the
  * pool never lent it: it is then an earlier session's. */
 void lk_cupti_buffers_return(struct lk_cupti_buffers *b, uint8_t *buffer, size_t bytes);

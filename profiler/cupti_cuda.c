@@ -1,4 +1,4 @@
-/* The CUPTI session. Divisions: buffers, fetching, starting, the sink, ending. */
+/* The CUPTI session. Divisions: buffers, fetching, starting, ending. */
 #include "profiler/cupti_buffers.h"
 #include "profiler/cupti_impl_cuda.h"
 
@@ -31,20 +31,23 @@ enum { VERSION_STOPS_BADLY = 130000 };
 
 struct lk_cupti {
     struct lk_cupti_calls call;
-    char text[1200];
+    char library[1100], text[1200];
     struct lk_cupti_buffers buffers;
     pthread_mutex_t reading; /* guards records (but for its tracks) and closed */
     struct lk_cupti_records records;
     atomic_bool closed; /* nothing may be emitted any more */
     CUpti_SubscriberHandle subscriber;
     uint32_t version;
-    bool older; /* the driver is older than this library */
+    bool older;          /* the driver is older than this library */
+    atomic_bool off;     /* CUPTI was switched off with its window: drops are of no interest */
+    atomic_bool chooses; /* API calls are recorded by id, and no kernel has told against it */
     uint64_t fetch_ns;
     struct {
         pthread_t thread;
         pthread_mutex_t lock; /* guards all members below */
         pthread_cond_t changed;
         bool ending;        /* it is to fetch the last records */
+        bool look;          /* it is to look at once whether ids come */
         bool fetched, done; /* all records were fetched; CUPTI is switched off, too */
         bool abandoned;     /* the thread frees the session */
         CUptiResult error;  /* of fetching */
@@ -65,11 +68,11 @@ static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *ma
 
     *buffer = NULL;
     *max_records = 0;
+    *size = 0;
     if (g)
-        *buffer = lk_cupti_buffers_lend(&g->buffers);
-    else
-        (void)lk_alloc(buffer, LK_CUPTI_BUFFER_BYTES, 1);
-    *size = !*buffer ? 0 : g ? g->buffers.bytes : LK_CUPTI_BUFFER_BYTES;
+        *buffer = lk_cupti_buffers_lend(&g->buffers, size);
+    else if (lk_alloc(buffer, LK_CUPTI_BUFFER_BYTES, 1) == LK_OK)
+        *size = LK_CUPTI_BUFFER_BYTES;
 }
 
 /* Read both clocks at one moment: the middle of the shortest of several readings. */
@@ -97,13 +100,26 @@ static CUptiResult look_at_clocks(struct lk_cupti *g)
     return CUPTI_SUCCESS;
 }
 
-/* Ask how many records were dropped since the last time. CUPTI holds locks of its own while it
- * calls buffer_completed: asking with `reading` held would wait for them in the other order. */
-static size_t dropped(const struct lk_cupti *g)
+/* Ask how many records were dropped since the last time, before CUPTI was switched off. CUPTI holds
+ * locks of its own while it calls buffer_completed: asking with `reading` held would wait for them
+ * in the other order. */
+static size_t dropped(struct lk_cupti *g)
 {
     size_t n = 0;
 
-    return g->call.ActivityGetNumDroppedRecords(NULL, 0, &n) == CUPTI_SUCCESS ? n : 0;
+    return g->call.ActivityGetNumDroppedRecords(NULL, 0, &n) == CUPTI_SUCCESS &&
+                   !atomic_load(&g->off)
+               ? n
+               : 0;
+}
+
+/* Wake the thread that fetches: it alone calls CUPTI to change what is recorded. */
+static void call_for_look(struct lk_cupti *g)
+{
+    pthread_mutex_lock(&g->fetcher.lock);
+    g->fetcher.look = true;
+    pthread_cond_broadcast(&g->fetcher.changed);
+    pthread_mutex_unlock(&g->fetcher.lock);
 }
 
 static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffer,
@@ -111,6 +127,7 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
 {
     struct lk_cupti *g = atomic_load(&current);
     size_t n_dropped;
+    bool lacks_ids = false;
 
     (void)context;
     (void)stream;
@@ -122,12 +139,15 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
     pthread_mutex_lock(&g->reading);
     if (!g->closed) {
         (void)look_at_clocks(g);
+        lk_cupti_records_dropped(&g->records, n_dropped);
         lk_cupti_records_read(&g->records, buffer, valid < size ? valid : size);
-        g->records.counts.dropped += n_dropped;
+        lacks_ids = atomic_load(&g->chooses) && lk_cupti_records_lack_ids(&g->records);
     }
     pthread_mutex_unlock(&g->reading);
     memset(buffer, 0, size);
     lk_cupti_buffers_return(&g->buffers, buffer, size);
+    if (lacks_ids)
+        call_for_look(g);
 }
 
 /* ---- Fetching ---- */
@@ -156,7 +176,7 @@ static void destroy_if_idle(struct lk_cupti *g)
         destroy(g);
 }
 
-/* Wait for a period, or for the session's end: true then. */
+/* Wait for a period, a call for a look, or the session's end: true then. */
 static bool is_ending(struct lk_cupti *g)
 {
     const struct timespec until = lk_deadline_timespec(lk_deadline_in(g->fetch_ns));
@@ -164,27 +184,50 @@ static bool is_ending(struct lk_cupti *g)
     int error = 0;
 
     pthread_mutex_lock(&g->fetcher.lock);
-    while (!g->fetcher.ending && error == 0)
+    while (!g->fetcher.ending && !g->fetcher.look && error == 0)
         error =
             pthread_cond_clockwait(&g->fetcher.changed, &g->fetcher.lock, CLOCK_MONOTONIC, &until);
     ending = g->fetcher.ending;
+    g->fetcher.look = false;
     pthread_mutex_unlock(&g->fetcher.lock);
     return ending;
-}
-
-static bool is_over(const struct lk_cupti_window *w)
-{
-    return atomic_load_explicit(&w->ended_ns, memory_order_relaxed) != UINT64_MAX;
 }
 
 /* Switch CUPTI off where it can be: in CUDA 13.0 before Update 1 that may hang while kernels are
  * launched (CUPTI, release notes of 13.0 Update 1). Return true if it is off. */
 static bool stop_early(struct lk_cupti *g)
 {
+    size_t n_dropped;
+
     if (g->version == VERSION_STOPS_BADLY)
         return false;
+    n_dropped = dropped(g);
+    atomic_store(&g->off, true);
+    pthread_mutex_lock(&g->reading);
+    lk_cupti_records_dropped(&g->records, n_dropped);
+    pthread_mutex_unlock(&g->reading);
     lk_cupti_disable(&g->call);
     return true;
+}
+
+/* Record all API calls if choosing them gives no ids, and tell the trace. */
+static void look_for_ids(struct lk_cupti *g)
+{
+    char text[sizeof g->text];
+    bool lacks_ids;
+
+    pthread_mutex_lock(&g->reading);
+    lacks_ids = !g->closed && lk_cupti_records_lack_ids(&g->records);
+    pthread_mutex_unlock(&g->reading);
+    if (!lacks_ids || !atomic_exchange(&g->chooses, false))
+        return;
+    snprintf(text, sizeof text, "%s, %s", g->library,
+             lk_cupti_enable_all_calls(&g->call) == LK_OK
+                 ? "all calls, since those chosen by id gave the first kernels no op"
+                 : "calls by id, which give kernels no op, since all calls are refused");
+    lk_log(LK_LOG_PROFILE, LK_INFO, "GPU records by %s", text);
+    if (lk_recorder_fact(g->records.recorder, LK_CUPTI_CONFIG_KEY, text) != LK_OK)
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s", lk_error_text());
 }
 
 /*
@@ -204,10 +247,13 @@ static void *fetch(void *arg)
     bool abandoned, off = false;
 
     while (!is_ending(g)) {
-        bool over = is_over(&g->records.window); /* first: then all of it is fetched */
+        bool over =
+            lk_cupti_window_is_over(&g->records.window); /* first: then all of it is fetched */
 
         (void)g->call.ActivityFlushAll(0);
-        if (over && !off)
+        if (!over)
+            look_for_ids(g);
+        else if (!off)
             off = stop_early(g);
     }
     e = g->call.ActivityFlushAll(0);
@@ -270,6 +316,9 @@ static enum lk_status start(struct lk_cupti *g)
                           g->call.ActivityRegisterCallbacks(buffer_requested, buffer_completed),
                           "registering buffers"));
     LK_TRY(lk_cupti_enable(&g->call));
+    atomic_store(&g->chooses, lk_cupti_can_choose(&g->call));
+    snprintf(g->text, sizeof g->text, "%s, %s", g->library,
+             atomic_load(&g->chooses) ? "calls by id" : "all calls");
     st = lk_thread_start(&g->fetcher.thread, fetch, g, "CUPTI's records");
     if (st != LK_OK)
         lk_cupti_disable(&g->call);
@@ -309,7 +358,7 @@ static enum lk_status open_with(const struct lk_cupti_config *config,
     g->call = *calls;
     g->fetch_ns = config->fetch_ns ? config->fetch_ns : LK_NS_PER_S;
     LK_TRY(lk_cupti_version(&g->call, path, &g->version));
-    snprintf(g->text, sizeof g->text, "CUPTI API %" PRIu32 ", %s", g->version, path);
+    snprintf(g->library, sizeof g->library, "CUPTI API %" PRIu32 ", %s", g->version, path);
     LK_TRY(lk_cupti_records_init(&g->records, config, &g->call));
     LK_TRY(lk_cupti_buffers_init(&g->buffers, config, g->version >= VERSION_REFUSABLE));
     ours = atomic_compare_exchange_strong(&current, &none, g);
@@ -358,67 +407,10 @@ const char *lk_cupti_text(const struct lk_cupti *g)
     return g->text;
 }
 
-/* ---- The sink ---- */
-
-static enum lk_status track_open(void *sink, const struct lk_track_info *info, void **out_ctx)
+struct lk_cupti_records *lk_cupti_records_of(struct lk_cupti *g)
 {
-    struct lk_cupti *g = sink;
-
-    *out_ctx = lk_cupti_records_track(&g->records, info);
-    return LK_OK;
+    return &g->records;
 }
-
-static enum lk_status name_added(void *sink, uint16_t id, const char *name)
-{
-    struct lk_cupti *g = sink;
-
-    return lk_cupti_names_add(&g->records.names, id, name);
-}
-
-/* Return the time on the clock of CUPTI's records, which avoids a conversion. 0: it failed. */
-static uint64_t their_time_ns(const struct lk_cupti_calls *call)
-{
-    uint64_t theirs = 0, ours;
-
-    if (call->clocks)
-        call->clocks(&theirs, &ours);
-    else if (call->GetTimestamp(&theirs) != CUPTI_SUCCESS)
-        theirs = 0;
-    return theirs;
-}
-
-static void enter(void *track_ctx, const struct lk_span *s)
-{
-    const struct lk_cupti_track *t = track_ctx;
-
-    if (t && s->kind == LK_SPAN_STEP && t->window->end_step && s->step >= t->window->end_step &&
-        !is_over(t->window))
-        atomic_store(&t->window->ended_ns, lk_now_ns());
-    if (!t || is_over(t->window))
-        return;
-    if (t->windows && s->kind == LK_SPAN_COLLECTIVE)
-        lk_issue_windows_begin(t->windows, their_time_ns(t->call), lk_cupti_id(s, t->number));
-    (void)t->call->ActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
-                                                     lk_cupti_id(s, t->number));
-}
-
-static void leave(void *track_ctx, const struct lk_span *s)
-{
-    const struct lk_cupti_track *t = track_ctx;
-    uint64_t id;
-
-    if (!t || is_over(t->window))
-        return;
-    if (t->windows && s->kind == LK_SPAN_COLLECTIVE)
-        lk_issue_windows_end(t->windows, their_time_ns(t->call));
-    (void)t->call->ActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &id);
-}
-
-const struct lk_sink_ops lk_cupti_ops = {.name = "cupti",
-                                         .track_open = track_open,
-                                         .name_added = name_added,
-                                         .enter = enter,
-                                         .leave = leave};
 
 /* ---- Ending ---- */
 
@@ -485,9 +477,10 @@ static void warn(const struct lk_cupti_counts *c)
 #undef ROW
 }
 
-/* Report and close the records. ended: CUPTI is stopped and still answers. */
-static enum lk_status finish(struct lk_cupti *g, bool ended, struct lk_deadline deadline,
-                             struct lk_cupti_counts *out)
+/* Report and close the records. fetched: all have come. ended: CUPTI is stopped and still answers.
+ */
+static enum lk_status finish(struct lk_cupti *g, bool fetched, bool ended,
+                             struct lk_deadline deadline, struct lk_cupti_counts *out)
 {
     const struct timespec until = lk_deadline_timespec(deadline);
     size_t n_dropped = ended ? dropped(g) : 0;
@@ -498,9 +491,9 @@ static enum lk_status finish(struct lk_cupti *g, bool ended, struct lk_deadline 
         atomic_store(&current, NULL);
         return lk_fail(LK_ETIMEOUT, "CUPTI does not return from handing over a buffer");
     }
-    g->records.counts.dropped += n_dropped;
+    lk_cupti_records_dropped(&g->records, n_dropped);
     warn_of_clock(&g->records.clock);
-    lk_cupti_records_drain(&g->records);
+    lk_cupti_records_drain(&g->records, fetched);
     lk_cupti_records_report(&g->records);
     *out = g->records.counts;
     g->closed = true;
@@ -519,8 +512,8 @@ enum lk_status lk_cupti_close(struct lk_cupti *g, struct lk_deadline deadline,
     if (g) {
         st = fetch_last(g, deadline, &ended);
         /* A moment longer, for a deadline that has passed. */
-        finished =
-            finish(g, ended, lk_deadline_in(lk_deadline_left_ns(deadline) + LK_NS_PER_S), &counts);
+        finished = finish(g, st == LK_OK, ended,
+                          lk_deadline_in(lk_deadline_left_ns(deadline) + LK_NS_PER_S), &counts);
         st = st == LK_OK ? finished : st;
         warn(&counts);
         if (finished == LK_OK && ended)

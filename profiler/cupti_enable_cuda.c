@@ -4,7 +4,9 @@
  *
  * Of the calls only those that put work on a GPU are recorded. The kinds RUNTIME and DRIVER as a
  * whole would be records of every event query and context switch, at some cost each. A kernel whose
- * launch is not in this list still has its record, by its stream, without an op.
+ * launch is not in this list still has its record, by its stream, without an op. That ids come with
+ * calls chosen one by one is CUPTI's documentation (cupti_activity.h); a session looks whether they
+ * do, and else takes the kinds, which override the choice.
  */
 #include "profiler/cupti_impl_cuda.h"
 
@@ -30,7 +32,7 @@ static const struct kind kinds[] = {
     {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels"},
 };
 
-/* For a library that cannot choose calls (before CUDA 12.6). */
+/* For a library that cannot choose calls (before CUDA 12.6), or gives no ids for those. */
 static const struct kind all_calls[] = {
     {CUPTI_ACTIVITY_KIND_RUNTIME, "runtime calls"},
     {CUPTI_ACTIVITY_KIND_DRIVER, "driver calls"},
@@ -58,7 +60,7 @@ static const CUpti_CallbackId driver_calls[] = {
     DRIVER(cuMemsetD32Async),
 };
 
-static bool can_choose(const struct lk_cupti_calls *call)
+bool lk_cupti_can_choose(const struct lk_cupti_calls *call)
 {
     return call->ActivityEnableRuntimeApi && call->ActivityEnableDriverApi;
 }
@@ -84,14 +86,19 @@ static void choose_calls(const struct lk_cupti_calls *call, uint8_t on)
         (void)call->ActivityEnableDriverApi(driver_calls[i], on);
 }
 
+enum lk_status lk_cupti_enable_all_calls(const struct lk_cupti_calls *call)
+{
+    return enable_kinds(call, all_calls, LK_COUNT(all_calls));
+}
+
 enum lk_status lk_cupti_enable(const struct lk_cupti_calls *call)
 {
     enum lk_status st = enable_kinds(call, kinds, LK_COUNT(kinds));
 
-    if (st == LK_OK && can_choose(call))
+    if (st == LK_OK && lk_cupti_can_choose(call))
         choose_calls(call, 1);
     else if (st == LK_OK)
-        st = enable_kinds(call, all_calls, LK_COUNT(all_calls));
+        st = lk_cupti_enable_all_calls(call);
     if (st != LK_OK)
         lk_cupti_disable(call);
     return st;
@@ -99,9 +106,9 @@ enum lk_status lk_cupti_enable(const struct lk_cupti_calls *call)
 
 void lk_cupti_disable(const struct lk_cupti_calls *call)
 {
-    if (can_choose(call))
+    if (lk_cupti_can_choose(call))
         choose_calls(call, 0);
-    for (size_t i = LK_COUNT(all_calls); !can_choose(call) && i-- > 0;)
+    for (size_t i = LK_COUNT(all_calls); i-- > 0;)
         (void)call->ActivityDisable(all_calls[i].kind);
     for (size_t i = LK_COUNT(kinds); i-- > 0;)
         (void)call->ActivityDisable(kinds[i].kind);

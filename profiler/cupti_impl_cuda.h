@@ -2,7 +2,8 @@
  * Private to profiler/cupti*_cuda.c and their tests: the CUPTI functions in use, as a table, so
  * that the handling of their results can be tested without a GPU (cupti_calls_cuda.c); converting
  * records to spans (cupti_records_cuda.c); finding their op, step and track (cupti_match_cuda.c).
- * The session that delivers them is in cupti_cuda.c, what it asks for in cupti_enable_cuda.c.
+ * The session that delivers them is in cupti_cuda.c, what it asks for in cupti_enable_cuda.c, what
+ * it hears of the recorder in cupti_sink_cuda.c.
  */
 #ifndef LK_PROFILER_CUPTI_IMPL_CUDA_H
 #define LK_PROFILER_CUPTI_IMPL_CUDA_H
@@ -10,6 +11,7 @@
 #include "profiler/cupti.h"
 #include "profiler/cupti_clock.h"
 #include "profiler/cupti_issues.h"
+#include "profiler/cupti_marks.h"
 #include "profiler/cupti_names.h"
 
 #include <cupti.h>
@@ -65,8 +67,11 @@ enum lk_status lk_cupti_version(const struct lk_cupti_calls *call, const char *p
 /* Return LK_OK for CUPTI_SUCCESS, else LK_EUNSUPPORTED with a remedy, if the error has one. */
 enum lk_status lk_cupti_check(const struct lk_cupti_calls *call, CUptiResult e, const char *what);
 
-/* Start recording what a run needs, or nothing (cupti_enable_cuda.c); stop it. */
+/* Start recording what a run needs, or nothing (cupti_enable_cuda.c): of API calls only some, where
+ * the library can choose. Start recording all of them, too. Stop it all. */
 enum lk_status lk_cupti_enable(const struct lk_cupti_calls *call);
+bool lk_cupti_can_choose(const struct lk_cupti_calls *call);
+enum lk_status lk_cupti_enable_all_calls(const struct lk_cupti_calls *call);
 void lk_cupti_disable(const struct lk_cupti_calls *call);
 
 /* ---- Records ---- */
@@ -95,12 +100,20 @@ struct lk_cupti_track {
     struct lk_track *gpu;             /* made with the first record */
     bool failed;                      /* the companion could not be made */
     struct lk_issue_windows *windows; /* set for the first track of collectives only; else NULL */
+    struct lk_cupti_marks *marks;     /* set for the first track of compute only; else NULL */
+    uint32_t op_step, n_ops;          /* ops issued in that step. The issuing thread's */
 };
 
+static inline bool lk_cupti_window_is_over(const struct lk_cupti_window *w)
+{
+    return atomic_load_explicit(&w->ended_ns, memory_order_relaxed) != UINT64_MAX;
+}
+
 /* The fields of an external correlation id. */
+enum { LK_CUPTI_INDEX_MAX = (1 << 14) - 2 };
 struct lk_cupti_issue {
     uint32_t step;
-    int32_t index;
+    int32_t index; /* of an op: its number in the step and on its track */
     uint16_t name;
     enum lk_span_kind kind;
     int track;
@@ -131,8 +144,10 @@ struct lk_cupti_records {
     size_t n_streams;
     struct lk_cupti_issues issues;
     struct lk_issue_windows windows;
+    struct lk_cupti_marks marks;
     struct lk_cupti_work *pending;
     size_t n_pending;
+    uint64_t n_kernels, n_owned; /* kernels; those emitted that were launched with an id of ours */
     struct lk_cupti_track other; /* for streams without a track of the recorder */
     struct lk_track *calls;      /* host: overhead, and the counters */
     struct lk_cupti_names names;
@@ -146,10 +161,20 @@ void lk_cupti_records_fini(struct lk_cupti_records *r);
 /* Read a buffer of CUPTI's. One thread at a time, as for the two functions below. pre: the clock
  * has a point after the buffer's records. */
 void lk_cupti_records_read(struct lk_cupti_records *r, uint8_t *buffer, size_t bytes);
-/* Emit all pending records with what is known of them: no further records come. */
-void lk_cupti_records_drain(struct lk_cupti_records *r);
+/* Return true if so many kernels were read that some ought to have been launched with an id of
+ * ours, and none was: CUPTI gives no ids. */
+enum { LK_CUPTI_KERNELS_TELL = 1000 };
+bool lk_cupti_records_lack_ids(const struct lk_cupti_records *r);
+/* Count records that CUPTI dropped. */
+void lk_cupti_records_dropped(struct lk_cupti_records *r, size_t n);
+/* Emit all pending records with what is known of them: no further records come. complete: all came
+ * that were not counted as lost. */
+void lk_cupti_records_drain(struct lk_cupti_records *r, bool complete);
 /* Emit the counters. */
 void lk_cupti_records_report(struct lk_cupti_records *r);
+
+/* The records of an open session. */
+struct lk_cupti_records *lk_cupti_records_of(struct lk_cupti *g);
 
 /* ---- Matching ---- */
 
@@ -164,8 +189,12 @@ void lk_cupti_match_issue(struct lk_cupti_records *r, uint32_t correlation, uint
 /* Remember an API call and its times; one for which no id was pushed may be NCCL's. */
 void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint64_t start_ns,
                          uint64_t end_ns);
+/* Return true if the work was launched with an id of ours. */
+bool lk_cupti_match_is_owned(const struct lk_cupti_records *r, const struct lk_cupti_work *w);
 /* Emit work, or keep it until its step and track are known. */
 void lk_cupti_match_work(struct lk_cupti_records *r, struct lk_cupti_work *w);
+/* Emit a mark, or count it if it is lost (lk_cupti_mark_fn). */
+void lk_cupti_match_mark(void *records, const struct lk_cupti_mark *mark);
 /* Try all pending work again; the `oldest` first ones wait no longer. */
 void lk_cupti_match_pending(struct lk_cupti_records *r, size_t oldest);
 

@@ -24,6 +24,7 @@ enum { INDEX_BITS = 14, NAME_BITS = 16, KIND_BITS = 4, TRACK_BITS = 6, STEP_BITS
 
 _Static_assert(INDEX_BITS + NAME_BITS + KIND_BITS + TRACK_BITS + STEP_BITS == 64, "an id");
 _Static_assert(LK_SPAN_KIND_COUNT <= 1 << KIND_BITS, "kinds in an id");
+_Static_assert(LK_CUPTI_INDEX_MAX == (1 << INDEX_BITS) - 2, "indices in an id");
 _Static_assert(LK_CUPTI_TRACKS <= 1 << TRACK_BITS, "tracks in an id");
 
 static uint64_t field(uint64_t id, int shift, int bits)
@@ -33,10 +34,10 @@ static uint64_t field(uint64_t id, int shift, int bits)
 
 uint64_t lk_cupti_id(const struct lk_span *s, int track)
 {
-    const int64_t index_max = (1 << INDEX_BITS) - 2;
     uint64_t id = s->step & ((1U << STEP_BITS) - 1);
 
-    id = id << INDEX_BITS | (s->index < 0 || s->index > index_max ? 0 : (uint64_t)s->index + 1);
+    id = id << INDEX_BITS |
+         (s->index < 0 || s->index > LK_CUPTI_INDEX_MAX ? 0 : (uint64_t)s->index + 1);
     id = id << NAME_BITS | s->name;
     id = id << KIND_BITS | s->kind;
     return id << TRACK_BITS | (uint64_t)track;
@@ -67,12 +68,14 @@ static bool is_ours(const struct lk_cupti_records *r, const char *name)
 
 static const char calls_name[] = "CUDA calls";
 
-static bool has_windows(const struct lk_cupti_records *r, int n_tracks)
+/* Return the first of n tracks of a kind, or NULL. */
+static struct lk_cupti_track *first_track(struct lk_cupti_records *r, int n,
+                                          enum lk_track_kind kind)
 {
-    for (int i = 0; i < n_tracks; i++)
-        if (r->tracks[i].windows)
-            return true;
-    return false;
+    for (int i = 0; i < n; i++)
+        if (r->tracks[i].kind == kind)
+            return &r->tracks[i];
+    return NULL;
 }
 
 struct lk_cupti_track *lk_cupti_records_track(struct lk_cupti_records *r,
@@ -88,8 +91,10 @@ struct lk_cupti_track *lk_cupti_records_track(struct lk_cupti_records *r,
                                  .number = n,
                                  .kind = info->kind,
                                  .stream = info->stream};
-    if (info->kind == LK_TRACK_COMM && !has_windows(r, n))
+    if (info->kind == LK_TRACK_COMM && first_track(r, n + 1, LK_TRACK_COMM) == t)
         t->windows = &r->windows;
+    if (info->kind == LK_TRACK_COMPUTE && first_track(r, n + 1, LK_TRACK_COMPUTE) == t)
+        t->marks = &r->marks;
     snprintf(t->gpu_name, sizeof t->gpu_name, "%.40s, GPU records", info->name);
     if (n == 0)
         atomic_store(&r->window.began_ns, lk_now_ns());
@@ -106,18 +111,41 @@ static bool make_track(struct lk_cupti_records *r, const struct lk_track_info *i
     return false;
 }
 
-static void emit(struct lk_cupti_records *r, struct lk_cupti_track *t, const struct lk_span *s)
+/* Make a track's companion, if it is missing. False: it cannot be made. */
+static bool has_companion(struct lk_cupti_records *r, struct lk_cupti_track *t)
 {
     if (!t->gpu && !t->failed)
         t->failed = !make_track(
             r, &(struct lk_track_info){.name = t->gpu_name, .kind = t->kind, .stream = t->stream},
             &t->gpu);
-    if (t->failed) {
+    return !t->failed;
+}
+
+static void emit(struct lk_cupti_records *r, struct lk_cupti_track *t, const struct lk_span *s)
+{
+    if (!has_companion(r, t)) {
         r->counts.lost++;
         return;
     }
     r->counts.records++;
     lk_span_emit(t->gpu, s);
+}
+
+void lk_cupti_match_mark(void *records, const struct lk_cupti_mark *mark)
+{
+    struct lk_cupti_records *r = records;
+    const int n = atomic_load_explicit(&r->n_tracks, memory_order_acquire);
+    struct lk_cupti_track *t = first_track(r, n, LK_TRACK_COMPUTE);
+    const struct lk_span s = {.start_ns = mark->end_ns,
+                              .end_ns = mark->end_ns,
+                              .step = mark->step,
+                              .index = mark->index,
+                              .kind = mark->kind};
+
+    if (mark->end_ns && has_companion(r, t))
+        lk_span_emit(t->gpu, &s);
+    else
+        r->counts.timeless++;
 }
 
 bool lk_cupti_match_calls_track(struct lk_cupti_records *r)
@@ -237,6 +265,13 @@ static void add_call(const struct lk_cupti_records *r, struct lk_cupti_work *w)
     w->span.seq = e->call_ns;
 }
 
+bool lk_cupti_match_is_owned(const struct lk_cupti_records *r, const struct lk_cupti_work *w)
+{
+    const struct lk_cupti_issue_entry *e = lk_cupti_issues_find(&r->issues, w->correlation);
+
+    return e && e->call == LK_CUPTI_CALL_OURS;
+}
+
 /* Emit the work unless its step or track may still become known. */
 static bool settle(struct lk_cupti_records *r, struct lk_cupti_work *w, bool last)
 {
@@ -258,9 +293,12 @@ static bool settle(struct lk_cupti_records *r, struct lk_cupti_work *w, bool las
         w->span.index = issue.index;
     if (issued && issue.kind == LK_SPAN_KERNEL)
         op = issue.name;
+    if (issued && issue.kind == LK_SPAN_KERNEL && issue.index >= 0 && t->marks)
+        lk_cupti_marks_kernel(&r->marks, issue.step, (uint32_t)issue.index, w->span.end_ns);
     if (w->span.kind == LK_SPAN_KERNEL)
         w->span.name = lk_cupti_names_span(&r->names, w->kernel, op);
     add_call(r, w);
+    r->n_owned += w->span.kind == LK_SPAN_KERNEL && call == LK_CUPTI_CALL_OURS;
     r->counts.unmatched += !issued;
     r->counts.by_time += !issued && t->kind == LK_TRACK_COMM && call == LK_CUPTI_CALL_UNKNOWN;
     emit(r, t, &w->span);

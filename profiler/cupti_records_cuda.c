@@ -117,6 +117,7 @@ enum lk_status lk_cupti_records_init(struct lk_cupti_records *r,
     LK_TRY(lk_cupti_issues_init(&r->issues));
     LK_TRY(lk_alloc(&r->pending, LK_CUPTI_PENDING, sizeof *r->pending));
     LK_TRY(lk_issue_windows_init(&r->windows));
+    LK_TRY(lk_cupti_marks_init(&r->marks));
     LK_TRY(lk_cupti_names_init(&r->names, config->recorder));
 out:
     if (st != LK_OK)
@@ -127,6 +128,7 @@ out:
 void lk_cupti_records_fini(struct lk_cupti_records *r)
 {
     lk_cupti_names_fini(&r->names);
+    lk_cupti_marks_fini(&r->marks);
     lk_issue_windows_fini(&r->windows);
     lk_cupti_issues_fini(&r->issues);
     free(r->pending);
@@ -152,12 +154,32 @@ static enum times read_times(const struct lk_cupti_records *r, uint64_t *start, 
                : OUTSIDE;
 }
 
+/*
+ * Return true if work without times was launched after the last step to be recorded: CUPTI is
+ * switched off while the GPU is in the next one, and may then return what it is doing so. A call
+ * that it did not record was made after that, too.
+ */
+static bool is_after_window(const struct lk_cupti_records *r, uint32_t correlation)
+{
+    const struct lk_cupti_issue_entry *e = lk_cupti_issues_find(&r->issues, correlation);
+    const uint64_t ended_ns = atomic_load(&r->window.ended_ns);
+
+    if (ended_ns == UINT64_MAX)
+        return false;
+    if (e && e->call == LK_CUPTI_CALL_OURS) /* ids are pushed in the window; batches go ahead */
+        return lk_cupti_id_read(e->id).step >= r->window.end_step;
+    return !e || lk_cupti_clock_ours_ns(&r->clock, e->called_ns) >= ended_ns;
+}
+
 /* Convert the times of GPU work and count the records without. Work that ended before the run began
  * (a model is made to describe it), or began after the last step to be recorded, is left out. */
-static bool has_times(struct lk_cupti_records *r, uint64_t *start, uint64_t *end)
+static bool has_times(struct lk_cupti_records *r, uint64_t *start, uint64_t *end,
+                      uint32_t correlation)
 {
     enum times t = read_times(r, start, end);
 
+    if (t == UNTIMED && is_after_window(r, correlation))
+        t = OUTSIDE;
     r->counts.untimed += t == UNTIMED;
     r->counts.broken += t == BROKEN;
     return t == TIMED;
@@ -169,8 +191,9 @@ static void take_kernel(struct lk_cupti_records *r, const void *record)
     struct lk_cupti_work w;
 
     memcpy(&k, record, sizeof k);
-    if (!has_times(r, &k.start, &k.end))
+    if (!has_times(r, &k.start, &k.end, k.correlation))
         return;
+    r->n_kernels++;
     w = (struct lk_cupti_work){
         .span = {.start_ns = k.start, .end_ns = k.end, .kind = LK_SPAN_KERNEL},
         .correlation = k.correlation,
@@ -201,15 +224,17 @@ static void take_copy_of(struct lk_cupti_records *r, const void *record, size_t 
     };
     struct copy_record c;
     struct lk_cupti_work w;
+    uint32_t correlation;
 
     memcpy(&c, record, sizeof c);
-    if (!has_times(r, &c.start, &c.end))
+    memcpy(&correlation, (const char *)record + correlation_at, sizeof correlation);
+    if (!has_times(r, &c.start, &c.end, correlation))
         return;
     w = (struct lk_cupti_work){
         .span = {.start_ns = c.start, .end_ns = c.end, .kind = (uint16_t)kind},
+        .correlation = correlation,
         .context = c.context,
         .stream = c.stream};
-    memcpy(&w.correlation, (const char *)record + correlation_at, sizeof w.correlation);
     w.span.bytes = c.bytes;
     if (kind == LK_SPAN_COPY && c.copy_kind < LK_COUNT(names) && names[c.copy_kind])
         w.span.name = name_of(r, names[c.copy_kind]);
@@ -347,19 +372,51 @@ static void walk(struct lk_cupti_records *r, uint8_t *buffer, size_t bytes, bool
         r->counts.broken++; /* the rest of the buffer is lost */
 }
 
+/* Return how many records of work are missing so far. */
+static uint64_t missing(const struct lk_cupti_counts *c)
+{
+    return c->dropped + c->untimed + c->broken + c->lost;
+}
+
+void lk_cupti_records_dropped(struct lk_cupti_records *r, size_t n)
+{
+    r->counts.dropped += n;
+    if (n > 0)
+        lk_cupti_marks_lose(&r->marks, lk_cupti_match_mark, r);
+}
+
 void lk_cupti_records_read(struct lk_cupti_records *r, uint8_t *buffer, size_t bytes)
 {
+    const uint64_t before = missing(&r->counts);
+
     if (bytes == 0)
         return;
+    lk_cupti_marks_take(&r->marks, lk_cupti_match_mark, r);
     walk(r, buffer, bytes, true);
     lk_cupti_match_pending(r, 0);
     walk(r, buffer, bytes, false);
+    if (missing(&r->counts) != before)
+        lk_cupti_marks_lose(&r->marks, lk_cupti_match_mark, r);
+    lk_cupti_marks_settle(&r->marks, lk_cupti_match_mark, r);
 }
 
-void lk_cupti_records_drain(struct lk_cupti_records *r)
+bool lk_cupti_records_lack_ids(const struct lk_cupti_records *r)
+{
+    if (r->n_kernels < LK_CUPTI_KERNELS_TELL || r->n_owned > 0)
+        return false;
+    for (size_t i = 0; i < r->n_pending; i++)
+        if (r->pending[i].kernel && lk_cupti_match_is_owned(r, &r->pending[i]))
+            return false;
+    return true;
+}
+
+void lk_cupti_records_drain(struct lk_cupti_records *r, bool complete)
 {
     lk_cupti_match_pending(r, 0); /* the last records may have told more streams */
     lk_cupti_match_pending(r, r->n_pending);
+    if (!complete)
+        lk_cupti_marks_lose(&r->marks, lk_cupti_match_mark, r);
+    lk_cupti_marks_drain(&r->marks, lk_cupti_match_mark, r);
 }
 
 void lk_cupti_records_report(struct lk_cupti_records *r)

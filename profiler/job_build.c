@@ -180,12 +180,23 @@ out:
     return st;
 }
 
-/* Order tensors by their first instant in the first step of rank 0's trace. */
+/* Return the first step of rank 0's trace that has an instant of every tensor, or else the first:
+ * of steps whose GPU records were lost, or in which they began, not all are known. */
+static const struct lk_step *first_whole_step(const struct lk_rank_steps *r, size_t n_tensors)
+{
+    for (size_t i = 0; i < r->n_steps; i++)
+        if (last_backward(r, &r->steps[i])->n_marks >= n_tensors)
+            return &r->steps[i];
+    return &r->steps[0];
+}
+
+/* Order tensors by their first instant in such a step. */
 static enum lk_status fill_ready_order(const struct lk_run *run, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
     const struct lk_rank_steps *r = &run->ranks[0];
-    const struct lk_range *b = last_backward(r, &r->steps[0]);
+    const struct lk_step *step = first_whole_step(r, j->n_tensors);
+    const struct lk_range *b = last_backward(r, step);
     bool *seen = NULL;
     size_t n = 0;
 
@@ -205,7 +216,7 @@ static enum lk_status fill_ready_order(const struct lk_run *run, struct lk_job *
     }
     if (n != j->n_tensors)
         st = lk_fail(LK_EEVIDENCE, "%s: step %u has GRADIENT instants of %zu of %zu tensors",
-                     run->dir, r->steps[0].step, n, j->n_tensors);
+                     run->dir, step->step, n, j->n_tensors);
 out:
     free(seen);
     return st;

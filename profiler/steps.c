@@ -195,21 +195,49 @@ static int collective_order(const void *a, const void *b)
     return x->step != y->step ? compare_u64(x->step, y->step) : compare_u64(x->seq, y->seq);
 }
 
+/* Ranges have the times of events, marks perhaps those of CUPTI's records: they agree within some
+ * microseconds, and a wrong clock is off by more than this. */
+#define CLOCKS_NS LK_NS_PER_MS
+
+/* Return the next backward of the range's step, or NULL. */
+static const struct lk_range *next_backward(const struct lk_rank_steps *s, const struct lk_range *r)
+{
+    const struct lk_range *end = s->ranges + s->n_ranges;
+
+    for (const struct lk_range *x = r + 1; x < end && x->step == r->step; x++)
+        if (x->kind == LK_SPAN_BACKWARD)
+            return x;
+    return NULL;
+}
+
+/* Assign marks to the backward in which they lie, or beside which by the error of two clocks: these
+ * are moved into it. */
 static void assign_marks(struct lk_rank_steps *s)
 {
     size_t m = 0;
 
     for (size_t i = 0; i < s->n_ranges; i++) {
         struct lk_range *r = &s->ranges[i];
+        const struct lk_range *next;
+        uint64_t last = r->end_ns + CLOCKS_NS;
 
         if (r->kind != LK_SPAN_BACKWARD)
             continue;
-        while (m < s->n_marks && (s->marks[m].step < r->step ||
-                                  (s->marks[m].step == r->step && s->marks[m].at_ns < r->start_ns)))
+        next = next_backward(s, r);
+        if (next && next->start_ns > r->end_ns &&
+            last - r->end_ns > (next->start_ns - r->end_ns) / 2)
+            last = r->end_ns + (next->start_ns - r->end_ns) / 2;
+        while (m < s->n_marks &&
+               (s->marks[m].step < r->step ||
+                (s->marks[m].step == r->step && s->marks[m].at_ns + CLOCKS_NS < r->start_ns)))
             m++;
         r->first_mark = m;
-        while (m < s->n_marks && s->marks[m].step == r->step && s->marks[m].at_ns <= r->end_ns)
-            m++;
+        for (; m < s->n_marks && s->marks[m].step == r->step && s->marks[m].at_ns <= last; m++) {
+            if (s->marks[m].at_ns < r->start_ns)
+                s->marks[m].at_ns = r->start_ns;
+            if (s->marks[m].at_ns > r->end_ns)
+                s->marks[m].at_ns = r->end_ns;
+        }
         r->n_marks = m - r->first_mark;
     }
 }

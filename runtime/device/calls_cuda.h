@@ -56,6 +56,7 @@ struct lk_cuda_calls {
     __typeof__(lk_cuda_dnn_open) *dnn_open;
     __typeof__(lk_cuda_dnn_close) *dnn_close;
     __typeof__(lk_cuda_dnn_choose) *dnn_choose;
+    __typeof__(lk_cuda_dnn_ask) *dnn_ask;
     __typeof__(lk_cuda_init) *init;
     __typeof__(lk_cuda_fini) *fini;
     enum lk_status (*run_op)(const struct lk_op *op, const void *args, const struct lk_cuda *cuda);

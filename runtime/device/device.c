@@ -188,11 +188,11 @@ uint64_t lk_device_clock_error_ns(const struct lk_device *d)
 }
 
 enum lk_status lk_device_attention(const struct lk_device *d,
-                                   const struct lk_attention_shape *shape,
+                                   const struct lk_attention_shape *shape, bool ask,
                                    char text[LK_ATTENTION_TEXT])
 {
     *text = '\0';
-    return d->ops->attention ? d->ops->attention(d, shape, text) : LK_OK;
+    return d->ops->attention ? d->ops->attention(d, shape, ask, text) : LK_OK;
 }
 
 enum lk_status lk_device_attach(struct lk_device *d)

@@ -111,10 +111,10 @@ enum lk_status lk_device_describe(const struct lk_device *d, struct lk_run_info 
 /* Return by how much the device's times may be off on the host's clock; 0 for a device of the
  * host's. */
 uint64_t lk_device_clock_error_ns(const struct lk_device *d);
-/* Decide whose kernels run attention of a shape, and say it as lk_cuda_dnn_choose does; "" on a
- * device without a choice. */
+/* Decide whose kernels run attention of a shape, and say it as lk_cuda_dnn_choose does; with
+ * `ask`, only say what is expected, as lk_cuda_dnn_ask does. "" on a device without a choice. */
 enum lk_status lk_device_attention(const struct lk_device *d,
-                                   const struct lk_attention_shape *shape,
+                                   const struct lk_attention_shape *shape, bool ask,
                                    char text[LK_ATTENTION_TEXT]);
 /* Prepare the calling thread, which did not open d, to drive a stream of it. */
 enum lk_status lk_device_attach(struct lk_device *d);

@@ -7,7 +7,7 @@
  * stream, it reads the list up to the first point that the GPU has not passed. Times are those of
  * CUDA events, converted to lk_now_ns by an origin event whose time the host took. KERNEL and COPY
  * spans are not made here, because two events around each kernel would disturb the measurement;
- * they come from CUPTI's records.
+ * they come from CUPTI's records, as do times of gradients where these are complete.
  *
  * A host function runs on a thread of CUDA's, in stream order, and must not call CUDA itself.
  *
@@ -50,6 +50,7 @@ const struct lk_cuda_calls lk_cuda_calls = {LK_CUDA_CALL_LIST(CALL).blas_open = 
                                             .dnn_open = lk_cuda_dnn_open,
                                             .dnn_close = lk_cuda_dnn_close,
                                             .dnn_choose = lk_cuda_dnn_choose,
+                                            .dnn_ask = lk_cuda_dnn_ask,
                                             .init = lk_cuda_init,
                                             .fini = lk_cuda_fini,
                                             .run_op = run_op,
@@ -128,14 +129,15 @@ static enum lk_status cuda_describe(const struct lk_device *d, struct lk_run_inf
 }
 
 static enum lk_status cuda_attention(const struct lk_device *d,
-                                     const struct lk_attention_shape *shape,
+                                     const struct lk_attention_shape *shape, bool ask,
                                      char text[LK_ATTENTION_TEXT])
 {
     const struct cuda_device *g = device_of(d);
     bool taken;
 
     if (g->dnn)
-        return g->call->dnn_choose(g->dnn, d->real, shape, &taken, text);
+        return ask ? g->call->dnn_ask(g->dnn, d->real, shape, text)
+                   : g->call->dnn_choose(g->dnn, d->real, shape, &taken, text);
     (void)snprintf(text, LK_ATTENTION_TEXT, "own");
     return LK_OK;
 }
@@ -316,44 +318,6 @@ static enum lk_status submit_op(struct cuda_stream *t, const struct lk_command *
     return st;
 }
 
-/* Remember the point of its event at which a range was ready; the event may move on afterwards. */
-static void set_ready(struct lk_event *e, struct point *p)
-{
-    p->ready_on = e->stream;
-    p->ready_seq = e->seq;
-    pthread_mutex_lock(&e->lock);
-    if (e->stream && e->passed_stream == e->stream && e->passed_seq >= e->seq)
-        p->span.ready_ns = e->passed_ns;
-    pthread_mutex_unlock(&e->lock);
-}
-
-static enum lk_status submit_point(struct cuda_stream *t, const struct lk_command *c)
-{
-    enum { LONG = 64 };
-    struct point p = {.kind = c->kind, .seq = t->submitted};
-    enum lk_status st;
-
-    p.span = c->span;
-    if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_RANGE_BEGIN)
-        p.event = c->event;
-    if (c->kind == LK_COMMAND_RANGE_BEGIN) {
-        t->issuing = c->span;
-        lk_span_enter(t->base.track, &t->issuing);
-    } else if (c->kind == LK_COMMAND_RANGE_END) {
-        lk_span_leave(t->base.track, &t->issuing);
-    }
-    lock_points(t);
-    /* Limit the list, because the host may never wait for this stream. */
-    if (t->n_points >= LONG)
-        lk_cuda_look(t);
-    if (c->kind == LK_COMMAND_RANGE_BEGIN && p.event)
-        set_ready(p.event, &p);
-    st = lk_cuda_point_add(t, &p);
-    t->n_ready += st == LK_OK && p.ready_on;
-    unlock_points(t);
-    return st;
-}
-
 static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_command *c)
 {
     const struct lk_span span = {.step = c->span.step, .index = -1, .kind = LK_SPAN_COPY};
@@ -401,7 +365,16 @@ static enum lk_status drop(struct cuda_stream *t, const struct lk_command *c)
 /* Drop spans of a stream without a track: their events would be wasted work for host and GPU. */
 static enum lk_status submit_span(struct cuda_stream *t, const struct lk_command *c)
 {
-    return t->base.track ? submit_point(t, c) : drop(t, c);
+    return t->base.track ? lk_cuda_point_submit(t, c) : drop(t, c);
+}
+
+/* Leave a mark behind an op to CUPTI's records, which have the times of its kernels: a CUDA event
+ * would cost the GPU time between two kernels. */
+static enum lk_status submit_mark(struct cuda_stream *t, const struct lk_command *c)
+{
+    if (t->behind_op && lk_span_mark(t->base.track, &c->span))
+        return LK_OK;
+    return submit_span(t, c);
 }
 
 static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream *,
@@ -410,9 +383,9 @@ static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream
     [LK_COMMAND_HOST] = submit_host,
     [LK_COMMAND_RANGE_BEGIN] = submit_span,
     [LK_COMMAND_RANGE_END] = submit_span,
-    [LK_COMMAND_MARK] = submit_span,
+    [LK_COMMAND_MARK] = submit_mark,
     [LK_COMMAND_COPY] = submit_copy,
-    [LK_COMMAND_RECORD] = submit_point,
+    [LK_COMMAND_RECORD] = lk_cuda_point_submit,
     [LK_COMMAND_WAIT] = submit_wait,
 };
 
@@ -430,6 +403,12 @@ static enum lk_status (*const capture_table[LK_COMMAND_COUNT])(struct cuda_strea
     [LK_COMMAND_WAIT] = submit_wait,
 };
 
+/* Commands that the GPU spends time on; the others are passed. */
+static const bool is_work[LK_COMMAND_COUNT] = {[LK_COMMAND_OP] = true,
+                                               [LK_COMMAND_HOST] = true,
+                                               [LK_COMMAND_COPY] = true,
+                                               [LK_COMMAND_WAIT] = true};
+
 static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *c,
                                   uint64_t *out_seq)
 {
@@ -437,8 +416,10 @@ static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *
     enum lk_status st;
 
     t->submitted++;
-    if (submit_table[c->kind] != submit_point && submit_table[c->kind] != submit_span)
+    if (is_work[c->kind]) {
         t->at_point = false;
+        t->behind_op = c->kind == LK_COMMAND_OP;
+    }
     st = (t->capturing ? capture_table : submit_table)[c->kind](t, c);
     if (st == LK_OK)
         *out_seq = t->submitted;
@@ -558,10 +539,10 @@ static void cuda_stream_close(struct lk_stream *s)
 }
 
 /* Return CUDA's handle of the stream. The caller may put work there, so the last point is no longer
- * current. */
+ * current, nor is the last op. */
 static void *cuda_native(struct lk_stream *s)
 {
-    stream_of(s)->at_point = false;
+    stream_of(s)->at_point = stream_of(s)->behind_op = false;
     return stream_of(s)->stream;
 }
 

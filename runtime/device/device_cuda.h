@@ -61,6 +61,7 @@ struct cuda_stream {
     uint64_t submitted;
     bool capturing; /* submitted work goes into the graph. Host thread only */
     bool at_point;  /* nothing was enqueued since the last point. Host thread only */
+    bool behind_op; /* what was enqueued last is an op. Host thread only */
     /* The rest is guarded by the device's points_lock. */
     struct point *points; /* n_points of them from `first` on, oldest first */
     size_t first, n_points, capacity;
@@ -100,10 +101,11 @@ static inline void unlock_points(const struct cuda_stream *t)
  * go first, and early updates last, which only fill what other kernels leave free. */
 int lk_cuda_priority(const struct cuda_device *g, enum lk_track_kind kind);
 
-/* Points (runtime/device/device_points_cuda.c). pre of the first two: points_lock is held. */
-enum lk_status lk_cuda_point_add(struct cuda_stream *t, const struct point *p);
+/* Points (runtime/device/device_points_cuda.c). Submit a command that is one; its span is entered
+ * or left. */
+enum lk_status lk_cuda_point_submit(struct cuda_stream *t, const struct lk_command *c);
 /* Query the points' events, oldest first, and process those that the GPU has passed. An error of
- * the GPU shows here and makes the device fail. */
+ * the GPU shows here and makes the device fail. pre: points_lock is held. */
 void lk_cuda_look(struct cuda_stream *t);
 /* Add a point after all submitted work. */
 enum lk_status lk_cuda_point_add_last(struct cuda_stream *t);

@@ -105,7 +105,7 @@ struct lk_device_ops {
     uint64_t (*clock_error_ns)(const struct lk_device *d);
     /* (optional) As lk_device_attention. */
     enum lk_status (*attention)(const struct lk_device *d, const struct lk_attention_shape *shape,
-                                char text[LK_ATTENTION_TEXT]);
+                                bool ask, char text[LK_ATTENTION_TEXT]);
     /* (optional) As lk_device_attach. */
     enum lk_status (*attach)(struct lk_device *d);
     /* (optional, both) Allocate and free zeroed device memory, bytes > 0; NULL: ordinary host

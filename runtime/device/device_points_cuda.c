@@ -39,8 +39,9 @@ static enum lk_status make_room(struct cuda_stream *t)
 /*
  * Return true if a point can share the event of the point directly before it. A CUDA event with
  * timing costs the GPU time between two kernels (2.5 us on a V100, by
- * github.com/harrism/cuda_event_benchmark), and gradients become ready in pairs. The start of
- * something cannot share, since an idle stream may have passed the previous point long ago.
+ * github.com/harrism/cuda_event_benchmark), and gradients become ready in pairs (where CUPTI
+ * records kernels, they are no points at all). The start of something cannot share, since an idle
+ * stream may have passed the previous point long ago.
  */
 static bool can_share(const struct cuda_stream *t, const struct point *p)
 {
@@ -63,7 +64,8 @@ static enum lk_status record(struct cuda_stream *t, cudaEvent_t *out)
     return st;
 }
 
-enum lk_status lk_cuda_point_add(struct cuda_stream *t, const struct point *p)
+/* pre: points_lock is held. */
+static enum lk_status add_point(struct cuda_stream *t, const struct point *p)
 {
     cudaEvent_t passed = NULL;
 
@@ -176,6 +178,44 @@ void lk_cuda_look(struct cuda_stream *t)
         pass(t, p, g->origin.at_ns + (uint64_t)(int64_t)((double)ms * 1e6 * g->origin.rate));
         drop_first(t);
     }
+}
+
+/* Remember the point of its event at which a range was ready; the event may move on afterwards. */
+static void set_ready(struct lk_event *e, struct point *p)
+{
+    p->ready_on = e->stream;
+    p->ready_seq = e->seq;
+    pthread_mutex_lock(&e->lock);
+    if (e->stream && e->passed_stream == e->stream && e->passed_seq >= e->seq)
+        p->span.ready_ns = e->passed_ns;
+    pthread_mutex_unlock(&e->lock);
+}
+
+enum lk_status lk_cuda_point_submit(struct cuda_stream *t, const struct lk_command *c)
+{
+    enum { LONG = 64 };
+    struct point p = {.kind = c->kind, .seq = t->submitted};
+    enum lk_status st;
+
+    p.span = c->span;
+    if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_RANGE_BEGIN)
+        p.event = c->event;
+    if (c->kind == LK_COMMAND_RANGE_BEGIN) {
+        t->issuing = c->span;
+        lk_span_enter(t->base.track, &t->issuing);
+    } else if (c->kind == LK_COMMAND_RANGE_END) {
+        lk_span_leave(t->base.track, &t->issuing);
+    }
+    lock_points(t);
+    /* Limit the list, because the host may never wait for this stream. */
+    if (t->n_points >= LONG)
+        lk_cuda_look(t);
+    if (c->kind == LK_COMMAND_RANGE_BEGIN && p.event)
+        set_ready(p.event, &p);
+    st = add_point(t, &p);
+    t->n_ready += st == LK_OK && p.ready_on;
+    unlock_points(t);
+    return st;
 }
 
 /* ---- The origin, and waiting ---- */
@@ -334,7 +374,7 @@ enum lk_status lk_cuda_point_add_last(struct cuda_stream *t)
     enum lk_status st;
 
     lock_points(t);
-    st = lk_cuda_point_add(t, &p);
+    st = add_point(t, &p);
     unlock_points(t);
     return st;
 }

@@ -41,6 +41,7 @@ struct lk_model_config {
     int max_samples; /* largest micro-batch: activations are allocated once */
     uint64_t seed;   /* seed of the initial weights, which are the same on all ranks and devices */
     bool blank; /* keep weights zero: the model is only described, or weights are loaded into it */
+    bool described;  /* nothing will run on it */
     const char *job; /* replay: path of a job.json */
 };
 

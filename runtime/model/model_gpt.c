@@ -284,7 +284,7 @@ static enum lk_status gpt_create(struct lk_device *d, struct lk_stream *s,
     LK_TRY(lk_device_attention(d,
                                &(struct lk_attention_shape){g->max_samples, (size_t)config->context,
                                                             g->channels, g->heads},
-                               g->base.attention));
+                               config->described, g->base.attention));
     *out = &g->base;
     g = NULL;
 out:

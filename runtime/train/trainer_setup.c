@@ -13,6 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Key of the trace's configuration: who runs attention. */
+static const char ATTENTION_KEY[] = "gpu_attention";
+
 static enum lk_status open_streams(struct trainer *t)
 {
     const struct lk_track_info host = {.name = "host", .kind = LK_TRACK_HOST};
@@ -55,6 +58,8 @@ static enum lk_status open_model(struct trainer *t, const struct lk_model_config
     model.blank = model.blank || t->config->import_path;
     LK_PASS(open_streams(t));
     LK_PASS(lk_model_create(t->device, t->compute, &model, &t->model));
+    if (*t->model->attention) /* decided now, after the run was described */
+        LK_PASS(lk_recorder_fact(t->config->recorder, ATTENTION_KEY, t->model->attention));
     LK_PASS(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
     if (t->config->import_path)
         LK_PASS(lk_model_import(t->model, t->config->import_path));
@@ -289,6 +294,7 @@ static struct lk_train_config of_one_sample(const struct lk_train_config *config
     c.recorder = NULL;
     c.model.max_samples = 1;
     c.model.blank = true;
+    c.model.described = true;
     return c;
 }
 
@@ -363,7 +369,7 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     LK_PASS(lk_strdup(&info->sample_unit, m->sample_unit));
     LK_PASS(lk_run_info_config(info, "model_shape", m->config_text));
     if (*m->attention)
-        LK_PASS(lk_run_info_config(info, "gpu_attention", m->attention));
+        LK_PASS(lk_run_info_config(info, ATTENTION_KEY, m->attention));
     LK_PASS(describe_update(t, info));
     LK_PASS(lk_device_describe(m->device, info));
     return fill_tensors(m, info);

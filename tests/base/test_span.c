@@ -122,6 +122,38 @@ START_TEST(a_span_is_one_record)
 }
 END_TEST
 
+static bool takes_marks(void *ctx, const struct lk_span *s)
+{
+    struct kept_track *t = ctx;
+
+    t->entered += s->kind == LK_SPAN_GRADIENT;
+    return s->index > 0;
+}
+
+/* A mark is offered to each sink until one takes it; where nobody does, the caller is told. */
+START_TEST(a_mark_is_taken_once)
+{
+    struct lk_recorder *r = recorder();
+    struct lk_sink_ops takers = keeper_ops;
+    struct keeper keepers[3] = {0};
+    struct lk_track *t;
+
+    takers.mark = takes_marks;
+    for (int i = 0; i < 3; i++)
+        ck_assert_int_eq(lk_recorder_attach(r, i ? &takers : &keeper_ops, &keepers[i]), LK_OK);
+    t = track(r, "compute stream", LK_TRACK_COMPUTE);
+    for (int32_t i = 0; i < 2; i++)
+        ck_assert_int_eq(lk_span_mark(t, &(struct lk_span){.kind = LK_SPAN_GRADIENT, .index = i}),
+                         i);
+    ck_assert_uint_eq(keepers[1].tracks[0].entered, 2);
+    ck_assert_uint_eq(keepers[2].tracks[0].entered, 1);
+    ck_assert(!lk_span_mark(NULL, &(struct lk_span){.kind = LK_SPAN_GRADIENT, .index = 1}));
+    for (int i = 0; i < 3; i++)
+        keeper_free(&keepers[i]);
+    lk_recorder_destroy(r);
+}
+END_TEST
+
 /* Use four sinks, the maximum; one of them without the optional calls. */
 START_TEST(every_span_reaches_every_sink)
 {
@@ -389,6 +421,7 @@ SUITE(span, c)
 {
     tcase_add_test(c, a_span_is_one_record);
     tcase_add_test(c, every_span_reaches_every_sink);
+    tcase_add_test(c, a_mark_is_taken_once);
     tcase_add_test(c, fields_of_a_range);
     tcase_add_test(c, names_keep_their_ids);
     tcase_add_test(c, a_late_sink_hears_the_names);

@@ -400,6 +400,24 @@ START_TEST(kernels_are_recorded_by_one_profiler)
 }
 END_TEST
 
+/* The job's processes find CUPTI where lockstep does: they are told the files. */
+START_TEST(the_job_is_told_where_cupti_is)
+{
+    struct program p;
+    char want[8192], *folder = realpath(LK_BUILD_DIR "/cupti", NULL);
+
+    put_job("echo $LOCKSTEP_PROFILE_CUPTI\n");
+    setenv("LOCKSTEP_LIBRARY_PATH", folder, 1);
+    program_run(&p, scratch_dir, 0, "profile --with=%s --out %s/run -- sh %s/job.sh",
+                _i ? "preload,daemon" : "preload", scratch_dir, scratch_dir);
+    unsetenv("LOCKSTEP_LIBRARY_PATH");
+    snprintf(want, sizeof want, "%s/libcupti.so.13:%s/libcupti.so.12\n", folder, folder);
+    ck_assert_str_eq(p.out, _i ? "\n" : want);
+    program_fini(&p);
+    free(folder);
+}
+END_TEST
+
 /* The runtime of AddressSanitizer would end a job in which the library comes before it. */
 START_TEST(jobs_under_a_sanitizer_run)
 {
@@ -448,6 +466,7 @@ SUITE(profile, t)
     tcase_add_test(t, ranks_on_mpi_become_a_run);
     tcase_add_test(t, other_profilers_are_left_alone);
     tcase_add_loop_test(t, kernels_are_recorded_by_one_profiler, 0, (int)LK_COUNT(cupti));
+    tcase_add_loop_test(t, the_job_is_told_where_cupti_is, 0, 2);
     tcase_add_test(t, jobs_under_a_sanitizer_run);
     tcase_add_test(t, the_library_must_be_there);
     tcase_add_test(t, two_ranks_become_a_run);

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
 #include "tests/rigs/suite.h"
 
 #include <stdio.h>
@@ -146,6 +147,37 @@ START_TEST(no_gpu)
 }
 END_TEST
 
+#ifdef LK_HAVE_CUDA
+
+/* What starts the ranks looks at the GPU and resets it: no tool that traces CUDA is loaded there. A
+ * stand-in for the driver writes down what it would load; its functions are missing, so no rank
+ * starts. */
+START_TEST(what_starts_ranks_is_not_traced)
+{
+    static const char source[] =
+        "#include <stdio.h>\n#include <stdlib.h>\n__attribute__((constructor)) static void "
+        "f(void)\n"
+        "{\n    FILE *f = fopen(getenv(\"SAID\"), \"a\");\n"
+        "    const char *tool = getenv(\"CUDA_INJECTION64_PATH\");\n"
+        "    fprintf(f, \"%s\\n\", tool ? tool : \"none\");\n    fclose(f);\n}\n";
+    struct shell_result r;
+    char *said;
+
+    free(scratch_put("driver.c", source, strlen(source)));
+    r = shell_run("build=$(realpath " LK_BUILD_DIR ") && cd '%s' && cc -shared -fPIC "
+                  "-Wl,-soname,libcuda.so.1 -o libcuda.so.1 driver.c && LD_LIBRARY_PATH=$PWD "
+                  "SAID=$PWD/said CUDA_INJECTION64_PATH=tool $build/lockstep run --device=cuda -n2 "
+                  "--steps=1 --out=run " TINY " 2>&1",
+                  scratch_dir);
+    ck_assert_msg(r.code == 1, "%s", r.text);
+    said = scratch_read(scratch_dir, "said");
+    ck_assert_str_eq(said, "none\n");
+    free(said);
+}
+END_TEST
+
+#endif
+
 START_TEST(unusable_files)
 {
     char *out = scratch_path(scratch_dir, "run");
@@ -176,5 +208,8 @@ SUITE(run_refused, c)
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(c, wrong_usage, 0, LK_COUNT(wrong));
     tcase_add_loop_test(c, no_gpu, 0, 2);
+#ifdef LK_HAVE_CUDA
+    tcase_add_test(c, what_starts_ranks_is_not_traced);
+#endif
     tcase_add_loop_test(c, unusable_files, 0, LK_COUNT(unusable));
 }

@@ -23,6 +23,7 @@ struct fake_cupti {
     /* How it ended. */
     _Atomic int subscribed, enabled, registered; /* now; now; ever */
     _Atomic int lent, refused;                   /* buffers that are out; requests that got none */
+    _Atomic int watched;                         /* calls that are called back on */
     _Atomic bool lingered;                       /* linger_ns are over */
     int thread_id_type;
     uint32_t n_launched;
@@ -40,5 +41,7 @@ typedef void fake_cupti_memset(uint64_t bytes, int64_t start_ns, int64_t end_ns)
 typedef void fake_cupti_wait(int64_t start_ns, int64_t end_ns);
 /* Return the open buffer. */
 typedef void fake_cupti_deliver(void);
+/* CUPTI's own function, as another profiler calls it. */
+typedef int fake_cupti_enable(int kind);
 
 #endif

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 /* A record's size in CUDA 13, which has members behind those that are read. */
-enum { RECORD_BYTES = 216, QUERY = 153 /* cudaEventQuery */ };
+enum { RECORD_BYTES = 216, LAUNCH = 211, QUERY = 153 /* cudaEventQuery */ };
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct fake_cupti state = {.version = 130001};
@@ -19,6 +19,8 @@ static cupti_complete *complete;
 static uint8_t *buffer;
 static size_t buffer_bytes, used;
 static size_t n_dropped;
+static cupti_callback *callback;
+static uint8_t watched[3][1024]; /* by domain */
 
 struct fake_cupti *fake_state(void)
 {
@@ -110,9 +112,11 @@ void fake_kernel(const char *name, uint32_t stream, int64_t start_ns, int64_t en
 
     pthread_mutex_lock(&lock);
     k.correlation = ++state.n_launched;
+    if (watched[CUPTI_DOMAIN_RUNTIME][LAUNCH])
+        callback(NULL, CUPTI_DOMAIN_RUNTIME, LAUNCH, NULL);
     at = now();
     call(QUERY, 0, at, at);
-    call(211, k.correlation, at, at + 1);
+    call(LAUNCH, k.correlation, at, at + 1);
     if (is_on[CUPTI_CONCURRENT_KERNEL])
         put(&k, sizeof k);
     pthread_mutex_unlock(&lock);
@@ -170,10 +174,10 @@ int cuptiGetTimestamp(uint64_t *out)
     return result("cuptiGetTimestamp");
 }
 
-int cuptiSubscribe(void **out, cupti_callback *callback, void *user)
+int cuptiSubscribe(void **out, cupti_callback *c, void *user)
 {
-    (void)callback;
     (void)user;
+    callback = c;
     *out = &state;
     if (result("cuptiSubscribe"))
         return state.fail_with;
@@ -252,6 +256,17 @@ int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *ou
     (void)stream;
     *out = n_dropped;
     n_dropped = 0;
+    return CUPTI_OK;
+}
+
+int cuptiEnableCallback(uint32_t on, void *subscriber, int domain, uint32_t function)
+{
+    if (subscriber != &state || domain > CUPTI_DOMAIN_RUNTIME || function >= sizeof watched[0])
+        return 1;
+    pthread_mutex_lock(&lock);
+    state.watched += (int)on - watched[domain][function];
+    watched[domain][function] = (uint8_t)on;
+    pthread_mutex_unlock(&lock);
     return CUPTI_OK;
 }
 

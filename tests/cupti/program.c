@@ -36,8 +36,8 @@ static void *find(void *library, const char *name)
     return symbol;
 }
 
-/* Call the injection, if there is one, and wait until CUPTI is on. */
-static void initialize(const struct fake_cupti *fake)
+/* Call the injection, if there is one, and wait until CUPTI is on, which a kernel is needed for. */
+static void initialize(const struct fake_cupti *fake, fake_cupti_kernel *kernel)
 {
     const char *path = getenv("CUDA_INJECTION64_PATH");
     int (*injection)(void);
@@ -47,8 +47,11 @@ static void initialize(const struct fake_cupti *fake)
         return;
     *(void **)&injection = find(dlopen(path, RTLD_NOW | RTLD_LOCAL), "InitializeInjection");
     (void)injection();
-    for (int i = 0; i < WAIT_MS && fake->enabled < 4; i++)
+    for (int i = 0; i < WAIT_MS && fake->enabled < 4; i++) {
+        if (fake->watched)
+            kernel("_Z5firstPf", 7, now(), now() + 1);
         usleep(1000);
+    }
 }
 
 int main(int argc, char **argv)
@@ -61,7 +64,7 @@ int main(int argc, char **argv)
     *(void **)&state = find(library, "fake_state");
     *(void **)&kernel = find(library, "fake_kernel");
     *(void **)&copy = find(library, "fake_copy");
-    initialize(state());
+    initialize(state(), kernel);
     for (int s = 0; s < STEPS; s++) {
         int64_t at = now();
 

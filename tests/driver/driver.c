@@ -10,6 +10,8 @@ enum { SUCCESS = 0, STUB_LIBRARY = 34 };
 
 /* The name of the kernel that was asked for last, for tests. */
 char driver_kernel[256];
+/* What loading kernels fails with, for tests; 0: it succeeds. */
+int driver_refuses;
 
 #define SUCCEEDS(function)                                                                         \
     int function(void);                                                                            \
@@ -76,7 +78,7 @@ int cuLibraryLoadData(void **out);
 int cuLibraryLoadData(void **out)
 {
     *out = &library;
-    return SUCCESS;
+    return driver_refuses;
 }
 
 int cuLibraryGetKernel(void **out, void *of, const char *name);

@@ -11,6 +11,7 @@
 #include "tests/fakes/fake_nccl.h"
 #include "tests/fakes/fake_nvml.h"
 
+#include <stdlib.h>
 #include <string.h>
 #ifdef LK_HAVE_CUDNN
 #include "kernels/calls_dnn_cuda.h"
@@ -45,6 +46,21 @@ LK_NCCL_ESTIMATE_LIST(NCCL)
 
 #define CUPTI(call) FUNCTION(cupti##call, __typeof__(cupti##call), fake_cupti_calls, call)
 LK_CUPTI_CALL_LIST(CUPTI)
+
+CUptiResult cuptiEnableCallback(uint32_t on, CUpti_SubscriberHandle subscriber,
+                                CUpti_CallbackDomain domain, CUpti_CallbackId id)
+{
+    return fake_cupti_enable_callback(on, subscriber, domain, id);
+}
+
+/* Those of newer versions: DRY_CUPTI_OLD in the environment makes it a library that lacks them. */
+#define NEWER(call, parameters)                                                                    \
+    EARLY static __typeof__(*fake_cupti_calls.call) *find_cupti##call(void)                        \
+    {                                                                                              \
+        return getenv("DRY_CUPTI_OLD") ? NULL : fake_cupti_calls.call;                             \
+    }                                                                                              \
+    CUptiResult cupti##call parameters __attribute__((ifunc("find_cupti" #call)));
+LK_CUPTI_NEWER_LIST(NEWER)
 
 #define NVML(call, member)                                                                         \
     FUNCTION(nvml##call, __typeof__(*fake_nvml_calls.member), fake_nvml_calls, member)

@@ -13,7 +13,8 @@
  * NCCL adds in memory that they share. A calibration uses a model of time
  * (tests/fakes/fake_time_cuda.h), everything else the host's time. In a calibration, in
  * kernels_cuda, and with DRY_IDLE in the environment, ops do not compute and memory is not filled:
- * large models then run, with meaningless losses.
+ * large models then run, with meaningless losses. DRY_CUPTI_OLD makes CUPTI one that records all
+ * calls or none, DRY_CUPTI_NO_IDS one that gives no ids for calls that were chosen.
  */
 #ifndef LK_TESTS_DRY_MACHINE_H
 #define LK_TESTS_DRY_MACHINE_H

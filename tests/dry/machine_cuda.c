@@ -58,29 +58,32 @@ static uint32_t stream_number(cudaStream_t stream)
     return (uint32_t)((uintptr_t)stream % 1000003);
 }
 
-/* Record the external id that the calling thread has pushed, and its call. */
-static uint32_t issue(void)
+/* Record the external id that the calling thread has pushed, and its call, as far as they are asked
+ * for. */
+static uint32_t issue(CUpti_CallbackId call)
 {
     CUpti_ActivityExternalCorrelation e = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
                                            .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                            .correlationId = ++correlation};
 
     CUpti_ActivityAPI a = {.kind = CUPTI_ACTIVITY_KIND_RUNTIME,
-                           .cbid = CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,
+                           .cbid = call,
                            .start = lk_now_ns(),
                            .threadId = (uint32_t)gettid(),
                            .correlationId = correlation};
 
-    if (fake_cupti_stack.depth > 0) {
+    if (fake_cupti_stack.depth > 0 && fake_cupti_gives_id(true, call)) {
         e.externalId = fake_cupti_stack.ids[fake_cupti_stack.depth - 1];
         (void)fake_cupti_put(&e, sizeof e);
     }
     a.end = lk_now_ns();
-    (void)fake_cupti_put(&a, sizeof a);
+    if (fake_cupti_records_call(true, call))
+        (void)fake_cupti_put(&a, sizeof a);
     return correlation;
 }
 
-/* Set the times of work: after the stream's earlier work, for some microseconds. */
+/* Set the times of work: a microsecond after the stream's earlier work, which is far more than the
+ * error of reading two clocks, for some microseconds. */
 static void take_turn(uint32_t stream, uint64_t *start, uint64_t *end)
 {
     enum { STREAMS = 16 };
@@ -94,8 +97,8 @@ static void take_turn(uint32_t stream, uint64_t *start, uint64_t *end)
         i++;
     turns[i].stream = stream;
     *start = lk_now_ns();
-    if (*start < turns[i].end)
-        *start = turns[i].end;
+    if (*start < turns[i].end + LK_NS_PER_US)
+        *start = turns[i].end + LK_NS_PER_US;
     *end = turns[i].end = *start + 5 * LK_NS_PER_US;
 }
 
@@ -103,11 +106,12 @@ void dry_record_kernel(const char *name, cudaStream_t stream)
 {
     CUpti_ActivityKernel10 k = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .name = name};
 
+    fake_cupti_called(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
     if (!records())
         return;
     pthread_mutex_lock(&recording);
     k.streamId = stream_number(stream);
-    k.correlationId = issue();
+    k.correlationId = issue(CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
     take_turn(k.streamId, &k.start, &k.end);
     (void)fake_cupti_put(&k, sizeof k);
     pthread_mutex_unlock(&recording);
@@ -123,7 +127,7 @@ void dry_record_copy(size_t bytes, cudaStream_t stream)
         return;
     pthread_mutex_lock(&recording);
     c.streamId = stream_number(stream);
-    c.correlationId = issue();
+    c.correlationId = issue(CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020);
     take_turn(c.streamId, &c.start, &c.end);
     (void)fake_cupti_put(&c, sizeof c);
     pthread_mutex_unlock(&recording);
@@ -167,7 +171,8 @@ static uint32_t record_nccl_call(void)
     if (records()) {
         pthread_mutex_lock(&recording);
         a.correlationId = ++correlation;
-        (void)fake_cupti_put(&a, sizeof a);
+        if (fake_cupti_records_call(false, a.cbid))
+            (void)fake_cupti_put(&a, sizeof a);
         pthread_mutex_unlock(&recording);
     }
     if (comm)
@@ -234,6 +239,7 @@ __attribute__((constructor)) static void start(int argc, char **argv)
     if (calibrates)
         start_time();
     fake_cupti_reset();
+    fake_cupti.ids_with_kinds_only = getenv("DRY_CUPTI_NO_IDS");
     fake_nvml_reset();
     fake_nccl_share();
     fake_nccl.in_progress = 1;

@@ -180,6 +180,17 @@ static enum lk_status fake_dnn_choose(struct lk_cuda_dnn *d, enum lk_dtype real,
     return LK_OK;
 }
 
+static enum lk_status fake_dnn_ask(struct lk_cuda_dnn *d, enum lk_dtype real,
+                                   const struct lk_attention_shape *shape,
+                                   char text[LK_ATTENTION_TEXT])
+{
+    bool taken;
+    enum lk_status st = fake_dnn_choose(d, real, shape, &taken, text);
+
+    strncat(text, ", asked", LK_ATTENTION_TEXT - strlen(text) - 1);
+    return st;
+}
+
 static enum lk_status fake_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
                                 struct lk_cuda_blas *blas)
 {
@@ -240,6 +251,7 @@ const struct lk_cuda_calls fake_cuda_calls = {
     .dnn_open = fake_dnn_open,
     .dnn_close = fake_dnn_close,
     .dnn_choose = fake_dnn_choose,
+    .dnn_ask = fake_dnn_ask,
     .init = fake_init,
     .fini = fake_fini,
     .run_op = fake_run_op,

@@ -349,9 +349,11 @@ static cudnnStatus_t fake_BackendFinalize(cudnnBackendDescriptor_t descriptor)
 
         if (!attribute(d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE))
             return refuse(CUDNN_STATUS_BAD_PARAM, "a plan without a handle");
-        if (config->engine <= fake_cudnn.engines_that_fail)
-            return refuse(CUDNN_STATUS_NOT_SUPPORTED_SHAPE, "engine %d does not take it",
-                          config->engine);
+        if (config->engine <= fake_cudnn.engines_that_fail &&
+            fake_cudnn.plans >= fake_cudnn.plans_before)
+            return refuse(fake_cudnn.plans_fail_with ? fake_cudnn.plans_fail_with
+                                                     : CUDNN_STATUS_NOT_SUPPORTED_SHAPE,
+                          "engine %d does not take it", config->engine);
         d->engine = config->engine;
         d->graph = config->graph;
         fake_cudnn.engine = config->engine;

@@ -22,12 +22,14 @@ struct fake_cudnn {
     int alive;       /* handles, descriptors and memory */
     int plans, runs; /* made; executed */
     size_t version;
-    size_t workspace_bytes; /* that plans ask for */
-    int64_t engine;         /* of the last plan */
-    cudaStream_t stream;    /* of the handle */
-    bool no_engine;         /* the heuristic finds none */
-    int engines_that_fail;  /* the first ones make no plan: NOT_SUPPORTED */
-    int fail_at;            /* number, from 1, of the call that fails; 0: none */
+    size_t workspace_bytes;        /* that plans ask for */
+    int64_t engine;                /* of the last plan */
+    cudaStream_t stream;           /* of the handle */
+    bool no_engine;                /* the heuristic finds none */
+    int engines_that_fail;         /* the first ones make no plan, ... */
+    int plans_before;              /* ... but so many plans before they fail */
+    cudnnStatus_t plans_fail_with; /* 0: NOT_SUPPORTED */
+    int fail_at;                   /* number, from 1, of the call that fails; 0: none */
     int calls;
     cudnnStatus_t fail_with;
     bool no_memory;

@@ -60,6 +60,55 @@ bool fake_cupti_put(const void *record, size_t bytes)
     return there;
 }
 
+bool fake_cupti_records_call(bool of_runtime, CUpti_CallbackId id)
+{
+    const bool *chosen = of_runtime ? fake_cupti.runtime_calls : fake_cupti.driver_calls;
+    bool is;
+
+    pthread_mutex_lock(&lock);
+    is =
+        id < FAKE_CUPTI_CALLS &&
+        (chosen[id] ||
+         fake_cupti.enabled[of_runtime ? CUPTI_ACTIVITY_KIND_RUNTIME : CUPTI_ACTIVITY_KIND_DRIVER]);
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
+bool fake_cupti_gives_id(bool of_runtime, CUpti_CallbackId id)
+{
+    return fake_cupti_records_call(of_runtime, id) &&
+           (!fake_cupti.ids_with_kinds_only || fake_cupti.enabled[CUPTI_ACTIVITY_KIND_RUNTIME]);
+}
+
+CUptiResult fake_cupti_enable_callback(uint32_t on, CUpti_SubscriberHandle s,
+                                       CUpti_CallbackDomain domain, CUpti_CallbackId id)
+{
+    (void)s;
+    pthread_mutex_lock(&lock);
+    if (domain == CUPTI_CB_DOMAIN_RUNTIME_API && id < FAKE_CUPTI_CALLS)
+        fake_cupti.called_back[id] = on;
+    pthread_mutex_unlock(&lock);
+    return CUPTI_SUCCESS;
+}
+
+void fake_cupti_called(CUpti_CallbackId id)
+{
+    const CUpti_CallbackData data = {.callbackSite = CUPTI_API_ENTER};
+
+    pthread_mutex_lock(&lock);
+    if (fake_cupti.called_back[id])
+        fake_cupti.callback(NULL, CUPTI_CB_DOMAIN_RUNTIME_API, id, &data);
+    pthread_mutex_unlock(&lock);
+}
+
+void fake_cupti_hold(bool on)
+{
+    if (on)
+        pthread_mutex_lock(&lock);
+    else
+        pthread_mutex_unlock(&lock);
+}
+
 void fake_cupti_deliver(size_t cut)
 {
     uint8_t *buffer;
@@ -122,29 +171,9 @@ static CUptiResult enable(CUpti_ActivityKind kind)
 {
     CUptiResult e = result("ActivityEnable");
 
+    fake_cupti.kinds_enabled += (e == CUPTI_SUCCESS) - fake_cupti.enabled[kind];
     fake_cupti.enabled[kind] = e == CUPTI_SUCCESS;
-    fake_cupti.kinds_enabled += e == CUPTI_SUCCESS;
     return e;
-}
-
-static CUptiResult disable(CUpti_ActivityKind kind)
-{
-    fake_cupti.enabled[kind] = false;
-    while (fake_cupti.stuck_disabling)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    fake_cupti.kinds_enabled -= fake_cupti.kinds_enabled > 0;
-    return result("ActivityDisable");
-}
-
-static CUptiResult flush_all(uint32_t flag)
-{
-    fake_cupti.flushes_enabled += fake_cupti.kinds_enabled > 0;
-    fake_cupti.flushes++;
-    while (fake_cupti.stuck)
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    if (fake_cupti.complete && !(fake_cupti.unfinished && flag != CUPTI_ACTIVITY_FLAG_FLUSH_FORCED))
-        fake_cupti_deliver(0);
-    return result("ActivityFlushAll");
 }
 
 /* Return the size of a record that tests make. */
@@ -190,6 +219,49 @@ static CUptiResult next_record(uint8_t *buffer, size_t valid, CUpti_Activity **r
         return CUPTI_ERROR_INVALID_KIND;
     *record = (CUpti_Activity *)(void *)at;
     return CUPTI_SUCCESS;
+}
+
+/* Take the times of kernels that have not ended. */
+static void lose_times(void)
+{
+    const uint64_t now = lk_now_ns() + fake_cupti.ahead_ns;
+    CUpti_Activity *record = NULL;
+
+    while (fake_cupti.open &&
+           next_record(fake_cupti.open, fake_cupti.open_used, &record) == CUPTI_SUCCESS) {
+        CUpti_ActivityKernel10 *k = (CUpti_ActivityKernel10 *)(void *)record;
+
+        if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL && (k->end == 0 || k->end > now))
+            k->start = k->end = 0;
+    }
+    fake_cupti.unfinished = false;
+}
+
+static CUptiResult disable(CUpti_ActivityKind kind)
+{
+    bool was;
+
+    pthread_mutex_lock(&lock);
+    if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+        lose_times();
+    was = fake_cupti.enabled[kind];
+    fake_cupti.enabled[kind] = false;
+    pthread_mutex_unlock(&lock);
+    while (fake_cupti.stuck_disabling)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    fake_cupti.kinds_enabled -= was;
+    return result("ActivityDisable");
+}
+
+static CUptiResult flush_all(uint32_t flag)
+{
+    fake_cupti.flushes_enabled += fake_cupti.kinds_enabled > 0;
+    fake_cupti.flushes++;
+    while (fake_cupti.stuck)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (fake_cupti.complete && !(fake_cupti.unfinished && flag != CUPTI_ACTIVITY_FLAG_FLUSH_FORCED))
+        fake_cupti_deliver(0);
+    return result("ActivityFlushAll");
 }
 
 /* Hand over a buffer on a thread of CUPTI's, with its lock held. */
@@ -279,8 +351,8 @@ static CUptiResult subscribe(CUpti_SubscriberHandle *out, CUpti_CallbackFunc cal
 {
     CUptiResult e = result("Subscribe");
 
-    (void)callback;
     (void)data;
+    fake_cupti.callback = callback;
     if (e != CUPTI_SUCCESS)
         return e;
     if (fake_cupti.other_profiler || fake_cupti.subscribers > 0)

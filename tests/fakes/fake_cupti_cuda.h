@@ -4,7 +4,9 @@
  * CUPTI does. One a process.
  *
  * As in CUPTI: buffers are delivered and asked about under a lock of its own, and FlushAll delivers
- * a buffer that is not full, but one with an unfinished kernel only where it is forced.
+ * a buffer that is not full, but one with an unfinished kernel only where it is forced. Not
+ * documented, so the worse is assumed: a kernel that is in flight when its kind is switched off
+ * still has its record afterwards, without times.
  */
 #ifndef LK_TESTS_FAKE_CUPTI_CUDA_H
 #define LK_TESTS_FAKE_CUPTI_CUDA_H
@@ -35,9 +37,12 @@ struct fake_cupti {
     atomic_int kinds_enabled;            /* ActivityEnable minus ActivityDisable calls */
     atomic_int flushes, flushes_enabled; /* before kinds were disabled */
     bool enabled[CUPTI_ACTIVITY_KIND_COUNT];
-    int calls_enabled; /* API calls chosen one by one, of these */
+    int calls_enabled;        /* API calls chosen one by one, of these */
+    bool ids_with_kinds_only; /* a chosen call has no record of its external id */
     bool runtime_calls[FAKE_CUPTI_CALLS], driver_calls[FAKE_CUPTI_CALLS];
     int subscribers;
+    CUpti_CallbackFunc callback;
+    bool called_back[FAKE_CUPTI_CALLS]; /* calls of the runtime */
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
     uint8_t *open; /* buffer being filled, or NULL */
@@ -58,6 +63,16 @@ void fake_cupti_reset(void);
 /* Append a record to the open buffer; request one if there is none. False: no buffer was given, or
  * it is full (it is delivered then, and the record goes into the next). */
 bool fake_cupti_put(const void *record, size_t bytes);
+/* As CUPTI's function, for a table that has no place for it; and note that a call of the runtime is
+ * made. */
+CUptiResult fake_cupti_enable_callback(uint32_t on, CUpti_SubscriberHandle s,
+                                       CUpti_CallbackDomain domain, CUpti_CallbackId id);
+void fake_cupti_called(CUpti_CallbackId id);
+/* Return true if CUPTI records an API call; if it records the call's external id, too. */
+bool fake_cupti_records_call(bool of_runtime, CUpti_CallbackId id);
+bool fake_cupti_gives_id(bool of_runtime, CUpti_CallbackId id);
+/* Let CUPTI's own calls wait, so that a test can put several records at one moment. */
+void fake_cupti_hold(bool on);
 /* Deliver the open buffer without its last `cut` bytes. */
 void fake_cupti_deliver(size_t cut);
 

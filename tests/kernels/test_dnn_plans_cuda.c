@@ -32,6 +32,7 @@ static const char format[] =
 
 static struct lk_dnn_calls call;
 static const char *kernel; /* the driver's driver_kernel */
+static int *refuses;       /* its driver_refuses */
 
 /* Open cuDNN behind the stand-in of the driver: the name by which cuDNN opens it is then taken. */
 static bool open_cudnn(void)
@@ -50,7 +51,8 @@ static bool open_cudnn(void)
 
     ck_assert_msg(driver != NULL, "%s", dlerror());
     kernel = dlsym(driver, "driver_kernel");
-    ck_assert_ptr_nonnull(kernel);
+    refuses = dlsym(driver, "driver_refuses");
+    ck_assert(kernel && refuses);
 #if defined(__SANITIZE_ADDRESS__)
     __lsan_disable(); /* what the library leaves behind is not ours */
 #endif
@@ -151,11 +153,46 @@ START_TEST(cudnn_says_what_it_does_not_support)
 }
 END_TEST
 
+/* An engine that the library's heuristic names, and whose kernels the driver does not load, as one
+ * that is too old for them: it is found out by the choice, which is then our own kernels. */
+START_TEST(kernels_that_do_not_load_are_no_choice)
+{
+    enum { NO_BINARY_FOR_GPU = 209 };
+    const struct lk_attention_shape s = {1, 128, 64, 1};
+    char json[1024], text[LK_ATTENTION_TEXT];
+    const struct lk_dnn_target target = {.json = json, .major = 9};
+    struct lk_cuda_dnn *dnn = NULL;
+    bool taken = false;
+
+    if (!open_cudnn())
+        return;
+    (void)snprintf(json, sizeof json, format, 900);
+    for (int fails = 0; fails < 2; fails++) {
+        *refuses = fails ? NO_BINARY_FOR_GPU : 0;
+        ck_assert_int_eq(lk_cuda_dnn_open_calls(&call, &target, LK_ATTENTION_AUTO, false, &dnn),
+                         LK_OK);
+        ck_assert_int_eq(lk_cuda_dnn_ask(dnn, LK_BF16, &s, text), LK_OK);
+        ck_assert_int_eq(strncmp(text, "cudnn 9.", 8), 0);
+        ck_assert_int_eq(lk_cuda_dnn_choose(dnn, LK_BF16, &s, &taken, text), LK_OK);
+        printf("%s\n", text);
+        ck_assert_int_eq(taken, !fails);
+        ck_assert_int_eq(strncmp(text, fails ? "own: cuDNN: a plan: " : "cudnn 9.", 8), 0);
+        lk_cuda_dnn_close(dnn);
+    }
+    ck_assert_int_eq(lk_cuda_dnn_open_calls(&call, &target, LK_ATTENTION_CUDNN, false, &dnn),
+                     LK_OK);
+    ck_assert_int_ne(lk_cuda_dnn_choose(dnn, LK_BF16, &s, &taken, text), LK_OK);
+    ck_assert_msg(!strncmp(lk_error_text(), "cuDNN: a plan: ", 15), "%s", lk_error_text());
+    lk_cuda_dnn_close(dnn);
+}
+END_TEST
+
 SUITE(dnn_plans_cuda, tc)
 {
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, cudnn_makes_fused_plans);
     tcase_add_test(tc, cudnn_says_what_it_does_not_support);
+    tcase_add_test(tc, kernels_that_do_not_load_are_no_choice);
 }
 
 #else

@@ -43,6 +43,65 @@ START_TEST(only_needed_calls_are_recorded)
 }
 END_TEST
 
+/* Put n kernels and the records of their launches, without ids. */
+static void put_kernels(uint32_t first, uint32_t n)
+{
+    for (uint32_t i = first; i < first + n; i++) {
+        cupti_rig_put_call(i, i);
+        cupti_rig_put_kernel(i, 13, 2 * i, 2 * i + 1, CUPTI_RIG_GELU);
+    }
+}
+
+/* Should ids not come with calls that were chosen one by one, all calls are recorded, and the trace
+ * says so: no sooner than many kernels tell it, without a wait for the thread's next turn, once. */
+START_TEST(without_ids_all_calls_are_recorded)
+{
+    struct lk_deadline deadline = lk_deadline_in(WAIT_PLENTY_NS);
+    uint64_t id = cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1);
+    bool fails = _i == 1;
+
+    fake_cupti.fail_call = fails ? "ActivityEnable" : NULL;
+    fake_cupti.fail_with = CUPTI_ERROR_NOT_COMPATIBLE;
+    put_kernels(1, LK_CUPTI_KERNELS_TELL - 1);
+    fake_cupti_deliver(0);
+    ck_assert(!fake_cupti.enabled[CUPTI_ACTIVITY_KIND_RUNTIME]);
+    for (int again = 0; again < 2; again++) {
+        put_kernels(2000 + 10 * (uint32_t)again, 1);
+        fake_cupti_deliver(0);
+        /* Until the thread has had its turn: the kinds are on, or the refusal was given. */
+        while ((fails ? fake_cupti.fail_call != NULL
+                      : !fake_cupti.enabled[CUPTI_ACTIVITY_KIND_DRIVER]) &&
+               lk_deadline_left_ns(deadline) > 0)
+            continue;
+    }
+    ck_assert_int_eq(fake_cupti.enabled[CUPTI_ACTIVITY_KIND_RUNTIME], !fails);
+    cupti_rig_put_issue(5000, id);
+    cupti_rig_put_kernel(5000, 13, 9000, 9001, CUPTI_RIG_GELU);
+    cupti_rig_close();
+    ck_assert_uint_eq(rig.counts.records, LK_CUPTI_KERNELS_TELL + 2);
+    ck_assert_uint_eq(rig.counts.unmatched, LK_CUPTI_KERNELS_TELL + 1);
+    ck_assert_uint_eq(kept.n_facts, 1);
+    ck_assert_str_eq(kept.facts[0].key, LK_CUPTI_CONFIG_KEY);
+    ck_assert_ptr_nonnull(
+        strstr(kept.facts[0].value, fails ? "all calls are refused" : ", all calls, "));
+}
+END_TEST
+
+/* One id is enough, of a kernel that waits for its stream's track as well. */
+START_TEST(with_ids_the_choice_stays)
+{
+    uint64_t id = cupti_rig_id(_i ? rig.host : rig.compute, _i ? LK_SPAN_STEP : LK_SPAN_KERNEL,
+                               rig.gelu, 1, -1);
+
+    ck_assert_ptr_nonnull(strstr(lk_cupti_text(rig.cupti), ", calls by id"));
+    cupti_rig_put_issue(1, id);
+    put_kernels(1, 2 * LK_CUPTI_KERNELS_TELL);
+    cupti_rig_close();
+    ck_assert_uint_eq(rig.counts.unmatched, 2 * LK_CUPTI_KERNELS_TELL - 1);
+    ck_assert_uint_eq(kept.n_facts, 0);
+}
+END_TEST
+
 /* CUPTI's clock counts from 1970. Both clocks are read one after the other, as with the real
  * library; a second is far above that error, and far below the difference between the clocks. */
 START_TEST(times_become_ours)
@@ -186,6 +245,43 @@ START_TEST(records_end_with_their_last_step)
     ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
     ck_assert_uint_eq(rig.counts.records, 1);
     ck_assert_uint_eq(kept_track("compute stream, GPU records")->spans[0].step, 1);
+}
+END_TEST
+
+/* CUPTI is switched off while the GPU is in the step behind the last one to be recorded. What it
+ * was doing then may come without times, and whatever is dropped: nobody asked for either. */
+START_TEST(work_in_flight_at_the_end_is_no_loss)
+{
+    struct lk_deadline deadline = lk_deadline_in(WAIT_PLENTY_NS);
+    struct lk_span step;
+    uint64_t id;
+
+    cupti_rig_tear_down();
+    rig.fetch_ns = LK_NS_PER_MS;
+    rig.end_step = 2;
+    cupti_rig_set_up();
+    id = cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1);
+    cupti_rig_put_issue(7, cupti_rig_id(rig.compute, LK_SPAN_COPY, 0, 2, -1)); /* a batch, ahead */
+    fake_cupti_hold(true);
+    step = lk_span_begin(rig.host, LK_SPAN_STEP, 0, 2, -1);
+    lk_span_end(rig.host, &step);
+    cupti_rig_put_kernel(2, 13, lk_now_ns() + fake_cupti.ahead_ns - rig.t0, 0 - rig.t0,
+                         CUPTI_RIG_GELU); /* a call of no id */
+    cupti_rig_put_kernel(7, 13, 1, 0 - rig.t0, CUPTI_RIG_GELU);
+    cupti_rig_put_call(3, lk_now_ns() + fake_cupti.ahead_ns - rig.t0);
+    cupti_rig_put_kernel(3, 13, 1, 0 - rig.t0, CUPTI_RIG_GELU); /* launched after the end */
+    cupti_rig_put_issue(4, id);
+    cupti_rig_put_kernel(4, 13, 0 - rig.t0, 0 - rig.t0, CUPTI_RIG_GELU); /* in the window: lost */
+    cupti_rig_put_call(5, 1);
+    cupti_rig_put_kernel(5, 13, 0 - rig.t0, 0 - rig.t0, CUPTI_RIG_GELU); /* likewise */
+    fake_cupti_hold(false);
+    while (fake_cupti.kinds_enabled > 0 && lk_deadline_left_ns(deadline) > 0)
+        continue;
+    fake_cupti.dropped = 9;
+    cupti_rig_close();
+    ck_assert_uint_eq(rig.counts.untimed, 2);
+    ck_assert_uint_eq(rig.counts.dropped, 0);
+    ck_assert_uint_eq(rig.counts.records, 0);
 }
 END_TEST
 
@@ -445,6 +541,8 @@ SUITE(cupti_cuda, tc)
     tcase_add_checked_fixture(tc, cupti_rig_set_up, cupti_rig_tear_down);
     tcase_add_test(tc, nesting_is_pushed_and_popped);
     tcase_add_test(tc, only_needed_calls_are_recorded);
+    tcase_add_loop_test(tc, without_ids_all_calls_are_recorded, 0, 2);
+    tcase_add_loop_test(tc, with_ids_the_choice_stays, 0, 2);
     tcase_add_test(tc, times_become_ours);
     tcase_add_test(tc, a_clock_that_cannot_be_read);
     tcase_add_test(tc, buffers_are_of_all_threads);
@@ -459,6 +557,7 @@ SUITE(cupti_cuda, tc)
     tcase_add_loop_test(tc, versions_that_are_not_known, 0, (int)LK_COUNT(versions));
     tcase_add_test(tc, records_come_while_it_runs);
     tcase_add_loop_test(tc, records_end_with_their_last_step, 0, 2);
+    tcase_add_test(tc, work_in_flight_at_the_end_is_no_loss);
     tcase_add_test(tc, cupti_is_asked_without_a_lock);
     tcase_add_test(tc, another_profiler_is_noticed);
     tcase_add_test(tc, an_older_library);

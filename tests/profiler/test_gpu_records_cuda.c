@@ -268,7 +268,7 @@ START_TEST(every_launch_is_in_the_trace)
         const struct lk_span *s = &t.spans[i].span;
         enum lk_track_kind kind = t.tracks[t.spans[i].track].kind;
 
-        if (!is_gpu_track(&t, t.spans[i].track))
+        if (!is_gpu_track(&t, t.spans[i].track) || s->kind == LK_SPAN_GRADIENT)
             continue;
         /* Batches are copied ahead of their step. */
         ck_assert_uint_lt(s->step, STEPS + (s->kind == LK_SPAN_COPY ? shapes[_i].prefetch : 0));
@@ -311,6 +311,20 @@ START_TEST(steps_are_whole)
     for (size_t i = 0; i < r.n_ranges; i++)
         ck_assert_uint_le(r.ranges[i].idle_ns, r.ranges[i].end_ns - r.ranges[i].start_ns);
     lk_rank_steps_fini(&r);
+    lk_trace_fini(&t);
+}
+END_TEST
+
+/* Who runs attention is decided when the model is made, after the trace has its description. */
+START_TEST(the_trace_says_what_was_decided_late)
+{
+    struct lk_trace t = {0};
+    char want[80];
+
+    train(1, 0, &t);
+    (void)snprintf(want, sizeof want, "own in any order, %d samples, 3 heads",
+                   rig.config.local_batch);
+    ck_assert_str_eq(lk_run_info_value(&t.info, "gpu_attention"), want);
     lk_trace_fini(&t);
 }
 END_TEST
@@ -370,6 +384,7 @@ SUITE(gpu_records_cuda, tc)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, every_launch_is_in_the_trace, 0, (int)LK_COUNT(shapes));
     tcase_add_test(tc, steps_are_whole);
+    tcase_add_test(tc, the_trace_says_what_was_decided_late);
 #ifdef LK_NCCL_BUILT
     tcase_add_test(tc, kernels_of_nccls_threads_have_their_bucket);
 #endif

@@ -32,6 +32,7 @@ void cupti_rig_open(struct cupti_rig *r, const char *file)
     find(library, "fake_memset", &r->memset);
     find(library, "fake_wait", &r->wait);
     find(library, "fake_deliver", &r->deliver);
+    find(library, "cuptiActivityEnable", &r->enable);
     r->fake = state();
 }
 
@@ -55,4 +56,21 @@ void cupti_rig_await(const _Atomic int *counter, int value)
         ck_assert_uint_gt(lk_deadline_left_ns(deadline), 0);
         usleep(1000);
     }
+}
+
+void cupti_rig_launch_first(const struct cupti_rig *r)
+{
+    const struct lk_deadline deadline = lk_deadline_in(WAIT_PLENTY_NS);
+
+    while (!r->fake->watched) {
+        ck_assert_uint_gt(lk_deadline_left_ns(deadline), 0);
+        usleep(1000);
+    }
+    r->kernel("the first", 7, 1, 2);
+}
+
+void cupti_rig_await_window(const struct cupti_rig *r, int kinds)
+{
+    cupti_rig_launch_first(r);
+    cupti_rig_await(&r->fake->enabled, kinds);
 }

@@ -11,6 +11,7 @@ struct cupti_rig {
     fake_cupti_memset *memset;
     fake_cupti_wait *wait;
     fake_cupti_deliver *deliver;
+    fake_cupti_enable *enable;
 };
 
 /* Load a stand-in, as a program that uses CUPTI does. */
@@ -22,5 +23,9 @@ void cupti_rig_open(struct cupti_rig *r, const char *file);
 void cupti_rig_inject(const char *path, const char *delay_s, const char *for_s);
 /* Wait until a counter of the stand-in has a value. */
 void cupti_rig_await(const _Atomic int *counter, int value);
+/* Wait until launches are watched, and launch the kernel that the window begins with, which is not
+ * in it; with so many kinds. */
+void cupti_rig_launch_first(const struct cupti_rig *r);
+void cupti_rig_await_window(const struct cupti_rig *r, int kinds);
 
 #endif

@@ -98,6 +98,16 @@ void cupti_rig_put_issue(uint32_t correlation, uint64_t id)
     ck_assert(fake_cupti_put(&r, sizeof r));
 }
 
+void cupti_rig_put_call(uint32_t correlation, uint64_t start)
+{
+    const CUpti_ActivityAPI r = {.kind = CUPTI_ACTIVITY_KIND_DRIVER,
+                                 .start = rig.t0 + start,
+                                 .end = rig.t0 + start + 1,
+                                 .correlationId = correlation};
+
+    ck_assert(fake_cupti_put(&r, sizeof r));
+}
+
 void cupti_rig_put_kernel(uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end,
                           const char *name)
 {

@@ -35,8 +35,9 @@ struct lk_track *cupti_rig_track(const char *name, enum lk_track_kind kind, int 
 /* Return the id of work issued under such a span. */
 uint64_t cupti_rig_id(struct lk_track *t, enum lk_span_kind kind, uint16_t name, uint32_t step,
                       int32_t index);
-/* Put a record: of a call made under the id; of a kernel. */
+/* Put a record: of a call's id; of a call and its time; of a kernel. */
 void cupti_rig_put_issue(uint32_t correlation, uint64_t id);
+void cupti_rig_put_call(uint32_t correlation, uint64_t start);
 void cupti_rig_put_kernel(uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end,
                           const char *name);
 

@@ -32,6 +32,15 @@ static enum lk_status keep_name(void *sink, uint16_t id, const char *name)
     return LK_OK;
 }
 
+static enum lk_status keep_fact(void *sink, const char *key, const char *value)
+{
+    (void)sink;
+    ck_assert_uint_lt(kept.n_facts, KEPT_FACTS);
+    snprintf(kept.facts[kept.n_facts].key, sizeof kept.facts->key, "%s", key);
+    snprintf(kept.facts[kept.n_facts++].value, sizeof kept.facts->value, "%s", value);
+    return LK_OK;
+}
+
 static void keep_span(void *track_ctx, const struct lk_span *s)
 {
     struct kept_track *t = track_ctx;
@@ -40,8 +49,11 @@ static void keep_span(void *track_ctx, const struct lk_span *s)
     t->spans[t->n++] = *s;
 }
 
-const struct lk_sink_ops kept_ops = {
-    .name = "kept", .track_open = keep_track, .name_added = keep_name, .emit = keep_span};
+const struct lk_sink_ops kept_ops = {.name = "kept",
+                                     .track_open = keep_track,
+                                     .name_added = keep_name,
+                                     .fact = keep_fact,
+                                     .emit = keep_span};
 
 void kept_reset(void)
 {

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-enum { KEPT_TRACKS = 80, KEPT_NAMES = 2000 };
+enum { KEPT_TRACKS = 80, KEPT_NAMES = 2000, KEPT_FACTS = 8 };
 
 struct kept_track {
     char name[64];
@@ -21,6 +21,10 @@ struct kept_spans {
     size_t n_tracks;
     char names[KEPT_NAMES][100]; /* by id */
     size_t n_names;              /* the last id */
+    struct {
+        char key[40], value[300];
+    } facts[KEPT_FACTS];
+    size_t n_facts;
 };
 extern struct kept_spans kept;
 extern const struct lk_sink_ops kept_ops; /* attach it with &kept */

@@ -315,9 +315,9 @@ static const struct {
     enum lk_dtype real;
     const char *text;
 } attentions[] = {
-    {LK_ATTENTION_AUTO, false, LK_F32, "own in any order, 1 samples, 3 heads"},
-    {LK_ATTENTION_AUTO, false, LK_BF16, "cudnn in any order, 1 samples, 3 heads"},
-    {LK_ATTENTION_CUDNN, true, LK_BF16, "cudnn in order, 1 samples, 3 heads"},
+    {LK_ATTENTION_AUTO, false, LK_F32, "own in any order, 1 samples, 3 heads, asked"},
+    {LK_ATTENTION_AUTO, false, LK_BF16, "cudnn in any order, 1 samples, 3 heads, asked"},
+    {LK_ATTENTION_CUDNN, true, LK_BF16, "cudnn in order, 1 samples, 3 heads, asked"},
     {LK_ATTENTION_OWN, true, LK_BF16, "own"},
 };
 
