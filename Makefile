@@ -20,7 +20,7 @@ PREFIX ?= /usr/local
 MAKEFLAGS += --no-builtin-rules
 
 # Rooms in link order: each may use those after it (tools/layering has the include rules).
-ROOMS := commands reports sim profiler runtime kernels base
+ROOMS := commands reports sim profiler runtime kernels facts base
 
 VERSION := $(shell cat VERSION)
 

@@ -1,6 +1,6 @@
 /*
  * Protocol Buffers' wire format: fields of one message in memory, read and written. There is no
- * schema here: base/chakra.h has the field numbers.
+ * schema here: facts/chakra.h has the field numbers.
  *
  *     struct lk_pb p = lk_pb_of(bytes, n);
  *     struct lk_pb_field f;

@@ -8,7 +8,7 @@
  */
 #include "base/array.h"
 #include "base/csv.h"
-#include "base/score.h"
+#include "facts/score.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -16,9 +16,9 @@
  * Divisions: tests / fits / constant widths / tables / main.
  */
 #include "base/array.h"
-#include "base/score.h"
 #include "bench/lib/published_series.h"
 #include "bench/lib/scaling_fit.h"
+#include "facts/score.h"
 #include "sim/forecast/baseline.h"
 
 #include <errno.h>

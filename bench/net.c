@@ -27,10 +27,10 @@
  */
 #include "base/array.h"
 #include "base/csv.h"
-#include "base/score.h"
 #include "base/table.h"
 #include "bench/lib/net_list.h"
 #include "commands/inputs.h"
+#include "facts/score.h"
 #include "reports/print.h"
 #include "sim/forecast/forecast.h"
 

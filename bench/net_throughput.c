@@ -14,11 +14,11 @@
  * which. Figures only: exit 1 when something could not be read or forecast.
  */
 #include "base/array.h"
-#include "base/gradients.h"
-#include "base/score.h"
 #include "base/stats.h"
 #include "base/table.h"
 #include "bench/lib/net_list.h"
+#include "facts/gradients.h"
+#include "facts/score.h"
 #include "reports/print.h"
 #include "sim/throughput/throughput.h"
 

@@ -6,11 +6,11 @@
  * Prints ns per span for repeated batches: the least, the quartiles and the most; and the part of
  * it that is reading the clock twice, which any recorder pays.
  */
-#include "base/span.h"
+#include "facts/span.h"
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/stats.h"
-#include "profiler/span_file.h"
+#include "profiler/record/span_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

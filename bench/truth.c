@@ -9,7 +9,7 @@
  */
 #include "bench/lib/truth.h"
 #include "base/array.h"
-#include "profiler/job_build.h"
+#include "profiler/analysis/job_build.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -12,9 +12,9 @@
  * counts. Exit 1 when a row of it is off by more than 3 % of the step.
  */
 #include "base/array.h"
-#include "base/bucket.h"
-#include "base/job.h"
 #include "bench/lib/truth.h"
+#include "facts/bucket.h"
+#include "facts/job.h"
 
 #include <math.h>
 #include <stdio.h>

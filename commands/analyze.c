@@ -3,11 +3,11 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/run_facts.h"
 #include "commands/analyze_impl.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "profiler/analysis.h"
+#include "facts/run_facts.h"
+#include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
 
 #include <stdlib.h>

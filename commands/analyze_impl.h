@@ -4,7 +4,7 @@
 
 #include "base/page.h"
 #include "base/status.h"
-#include "profiler/analysis_pool.h"
+#include "profiler/analysis/analysis_pool.h"
 
 #include <stddef.h>
 #include <stdint.h>

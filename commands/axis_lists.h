@@ -7,8 +7,8 @@
 #ifndef LK_COMMANDS_AXIS_LISTS_H
 #define LK_COMMANDS_AXIS_LISTS_H
 
-#include "base/cluster.h"
 #include "base/status.h"
+#include "facts/cluster.h"
 #include "sim/whatif/axis.h"
 
 #include <stddef.h>

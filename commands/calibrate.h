@@ -2,12 +2,12 @@
 #ifndef LK_COMMANDS_CALIBRATE_H
 #define LK_COMMANDS_CALIBRATE_H
 
-#include "base/cluster.h"
-#include "base/coll.h"
 #include "base/stats.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "commands/command.h"
+#include "facts/cluster.h"
+#include "facts/coll.h"
 #include "reports/page.h"
 #include "runtime/probe/probe.h"
 #include "runtime/rendezvous/launch.h"

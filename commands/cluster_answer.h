@@ -2,9 +2,9 @@
 #ifndef LK_COMMANDS_CLUSTER_ANSWER_H
 #define LK_COMMANDS_CLUSTER_ANSWER_H
 
-#include "base/cluster.h"
 #include "base/page.h"
 #include "base/status.h"
+#include "facts/cluster.h"
 
 /* Say the bandwidth of the largest collective that was measured, what a launch costs, and how
  * compute and collectives slow each other; add these numbers as values. */

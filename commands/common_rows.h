@@ -13,8 +13,8 @@
 #ifndef LK_COMMANDS_COMMON_ROWS_H
 #define LK_COMMANDS_COMMON_ROWS_H
 
-#include "base/dtype.h"
 #include "base/option.h"
+#include "facts/dtype.h"
 #include "reports/gates.h"
 #include "reports/page.h"
 #include "sim/planning/plan.h"

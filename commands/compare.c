@@ -2,7 +2,7 @@
  * lockstep compare: what differs between runs, clusters, forecasts or jobs, and whether by more
  * than their noise. Divisions: inputs, answers, tables and values, running.
  */
-#include "base/compare.h"
+#include "facts/compare.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -10,7 +10,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/inputs.h"
-#include "profiler/run_compare.h"
+#include "profiler/analysis/run_compare.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -2,9 +2,9 @@
 #include "commands/evidence_inputs.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
-#include "base/gradients.h"
 #include "commands/inputs.h"
+#include "facts/bounds.h"
+#include "facts/gradients.h"
 
 #include <math.h>
 

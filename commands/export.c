@@ -1,13 +1,13 @@
 /* lockstep export: writes a step of a run, measured or simulated, for another program. */
 #include "base/array.h"
-#include "base/chakra.h"
 #include "base/file.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/output.h"
 #include "commands/paths.h"
-#include "profiler/run_set.h"
-#include "profiler/step_graph.h"
+#include "facts/chakra.h"
+#include "profiler/analysis/run_set.h"
+#include "profiler/analysis/step_graph.h"
 #include "reports/chakra.h"
 
 #include <stdlib.h>

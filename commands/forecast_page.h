@@ -2,9 +2,9 @@
 #ifndef LK_COMMANDS_FORECAST_PAGE_H
 #define LK_COMMANDS_FORECAST_PAGE_H
 
-#include "base/forecast.h"
 #include "base/page.h"
 #include "base/status.h"
+#include "facts/forecast.h"
 
 #include <stdbool.h>
 

@@ -1,12 +1,12 @@
-/* The state of a rank's GPU while it works: clock, power, throttling (profiler/nvml.h). */
+/* The state of a rank's GPU while it works: clock, power, throttling (profiler/record/nvml.h). */
 #ifndef LK_COMMANDS_GPU_STATE_H
 #define LK_COMMANDS_GPU_STATE_H
 
 #include "base/json.h"
-#include "base/span.h"
 #include "base/status.h"
-#include "base/trace.h"
-#include "profiler/nvml.h"
+#include "facts/span.h"
+#include "facts/trace.h"
+#include "profiler/record/nvml.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -3,10 +3,10 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/preset.h"
 #include "commands/completion.h"
 #include "commands/schema.h"
 #include "commands/start.h"
+#include "facts/preset.h"
 
 #include <string.h>
 

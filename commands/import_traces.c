@@ -7,9 +7,9 @@
 #include "commands/import_impl.h"
 #include "commands/output.h"
 #include "commands/paths.h"
+#include "profiler/analysis/job_build.h"
+#include "profiler/analysis/run_set.h"
 #include "profiler/import/import.h"
-#include "profiler/job_build.h"
-#include "profiler/run_set.h"
 
 #include <math.h>
 #include <stdlib.h>

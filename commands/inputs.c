@@ -2,15 +2,15 @@
 #include "commands/inputs.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/option.h"
-#include "base/preset.h"
 #include "base/units.h"
 #include "base/words.h"
-#include "profiler/job_build.h"
-#include "profiler/run_set.h"
+#include "facts/bounds.h"
+#include "facts/preset.h"
+#include "profiler/analysis/job_build.h"
+#include "profiler/analysis/run_set.h"
 #include "sim/collective/links.h"
 
 #include <errno.h>

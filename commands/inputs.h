@@ -2,13 +2,13 @@
 #ifndef LK_COMMANDS_INPUTS_H
 #define LK_COMMANDS_INPUTS_H
 
-#include "base/cluster.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/job.h"
 
 #include <stddef.h>
 
-/* Read a cluster: a path, or the name of a preset (base/preset.h). Its points that contradict each
+/* Read a cluster: a path, or the name of a preset (facts/preset.h). Its points that contradict each
  * other are warned of. */
 enum lk_status find_cluster(const char *name, struct lk_cluster *out);
 /*
@@ -29,8 +29,8 @@ enum lk_status job_and_cluster(const char *command, const char **operands, int n
 /* Read the job file `path`; of a directory its job.json or, without one, a job of the runs at or
  * below it. */
 enum lk_status find_job(const char *path, struct lk_job *out);
-/* Build one job from the traces of several run directories (profiler/run_set.h). With one operand
- * this is find_job. */
+/* Build one job from the traces of several run directories (profiler/analysis/run_set.h). With one
+ * operand this is find_job. */
 enum lk_status find_job_of_runs(const char *const *paths, size_t n, struct lk_job *out);
 
 /*

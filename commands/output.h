@@ -2,10 +2,10 @@
 #ifndef LK_COMMANDS_OUTPUT_H
 #define LK_COMMANDS_OUTPUT_H
 
-#include "base/cluster.h"
-#include "base/forecast.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
 
 #include <stddef.h>
 

@@ -3,9 +3,9 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/preset.h"
-#include "base/probe_file.h"
 #include "base/words.h"
+#include "facts/preset.h"
+#include "facts/probe_file.h"
 #include "profiler/import/import.h"
 
 #include <errno.h>

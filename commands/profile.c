@@ -3,7 +3,6 @@
  * did. Divisions: options, the ways that are on, the job, the import, the report.
  */
 #include "base/array.h"
-#include "base/bounds.h"
 #include "base/file.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
@@ -12,6 +11,7 @@
 #include "commands/profile_job.h"
 #include "commands/profile_snippet.h"
 #include "commands/profile_way.h"
+#include "facts/bounds.h"
 
 #include <errno.h>
 #include <stdarg.h>

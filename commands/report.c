@@ -1,10 +1,10 @@
 /* lockstep report: plots of forecasts and runs. */
 #include "base/array.h"
 #include "base/file.h"
-#include "base/forecast.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "profiler/analysis.h"
+#include "facts/forecast.h"
+#include "profiler/analysis/analysis.h"
 #include "reports/plot.h"
 #include "runtime/device/machine.h"
 

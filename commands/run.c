@@ -23,7 +23,7 @@
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
 #include "commands/share_gpu.h"
-#include "profiler/run_set.h"
+#include "profiler/analysis/run_set.h"
 #include "runtime/rendezvous/launch.h"
 
 #include <errno.h>

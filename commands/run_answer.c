@@ -1,8 +1,8 @@
 /* Make the answer of `lockstep run` and `replay` from the table of their grid. */
 #include "base/array.h"
-#include "base/forecast_answer.h"
 #include "base/units.h"
 #include "commands/run_grid.h"
+#include "facts/forecast_answer.h"
 
 #include <math.h>
 #include <stdio.h>

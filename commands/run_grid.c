@@ -6,7 +6,7 @@
 #include "base/member.h"
 #include "base/rng.h"
 #include "base/stats.h"
-#include "profiler/job_build.h"
+#include "profiler/analysis/job_build.h"
 #include "reports/print.h"
 
 #include <inttypes.h>

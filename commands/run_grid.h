@@ -6,14 +6,14 @@
 #ifndef LK_COMMANDS_RUN_GRID_H
 #define LK_COMMANDS_RUN_GRID_H
 
-#include "base/config.h"
 #include "base/member.h"
 #include "base/page.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "commands/gpu_state.h"
 #include "commands/run_options.h"
-#include "profiler/run_set.h"
+#include "facts/config.h"
+#include "profiler/analysis/run_set.h"
 #include "runtime/train/trainer.h"
 
 #include <stdbool.h>

@@ -2,13 +2,13 @@
 #include "commands/run_options.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
-#include "base/job.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/share_gpu.h"
+#include "facts/bounds.h"
+#include "facts/job.h"
 #include "kernels/ops.h"
 #include "runtime/comm/comm_fault.h"
 

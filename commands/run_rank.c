@@ -9,7 +9,7 @@
 #include "commands/command.h"
 #include "commands/run_grid.h"
 #include "commands/share_gpu.h"
-#include "profiler/run_set.h"
+#include "profiler/analysis/run_set.h"
 #include "runtime/device/machine.h"
 
 #include <inttypes.h>

@@ -6,13 +6,13 @@
 #define LK_COMMANDS_RUN_RANK_H
 
 #include "base/page.h"
-#include "base/span.h"
 #include "base/status.h"
 #include "commands/gpu_state.h"
 #include "commands/run_options.h"
-#include "profiler/cupti.h"
-#include "profiler/nvtx.h"
-#include "profiler/span_file.h"
+#include "facts/span.h"
+#include "profiler/record/cupti.h"
+#include "profiler/record/nvtx.h"
+#include "profiler/record/span_file.h"
 #include "runtime/rendezvous/launch.h"
 #include "runtime/rendezvous/store.h"
 

@@ -2,11 +2,11 @@
 #include "commands/schema.h"
 
 #include "base/array.h"
-#include "base/cluster.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/member_schema.h"
 #include "commands/run_grid.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 #include "reports/page.h"
 
 #include <stdlib.h>

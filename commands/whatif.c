@@ -1,8 +1,6 @@
 /* lockstep whatif: a grid over buckets, batches, networks, shardings, ...; names the best. */
 #include "sim/whatif/whatif.h"
 #include "base/array.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/option.h"
 #include "base/progress.h"
 #include "commands/axis_lists.h"
@@ -12,6 +10,8 @@
 #include "commands/forecast_page.h"
 #include "commands/inputs.h"
 #include "commands/output.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 #include "sim/planning/memory.h"
 
 #include <stddef.h>

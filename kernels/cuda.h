@@ -12,8 +12,8 @@
 #ifndef LK_KERNELS_CUDA_H
 #define LK_KERNELS_CUDA_H
 
-#include "base/dtype.h"
 #include "base/status.h"
+#include "facts/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>

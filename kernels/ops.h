@@ -22,9 +22,9 @@
 #ifndef LK_KERNELS_OPS_H
 #define LK_KERNELS_OPS_H
 
-#include "base/dtype.h"
 #include "base/status.h"
 #include "base/words.h"
+#include "facts/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>

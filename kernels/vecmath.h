@@ -5,7 +5,7 @@
 #ifndef LK_KERNELS_VECMATH_H
 #define LK_KERNELS_VECMATH_H
 
-#include "base/dtype.h"
+#include "facts/dtype.h"
 
 #include <stdint.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef LK_PRELOAD_CUPTI_LIBRARY_H
 #define LK_PRELOAD_CUPTI_LIBRARY_H
 
-#include "base/probe_file.h"
+#include "facts/probe_file.h"
 #include "preload/cupti_abi.h"
 
 #include <stdbool.h>

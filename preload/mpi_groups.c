@@ -1,6 +1,6 @@
 #include "preload/mpi_groups.h"
 
-#include "base/dtype.h"
+#include "facts/dtype.h"
 #include "preload/record.h"
 
 #include <pthread.h>

@@ -7,7 +7,7 @@
  *   LK_PROBE_COLLECTIVE_CALL  from the call (from version 5 on; else, and in a CUDA graph, from
  * when NCCL hands its work over) until it is on its stream LK_PROBE_COLLECTIVE_GPU   with the same
  * link: from the first channel's start to the last one's end, by the GPU's clock; see LK_PROBE_SEEN
- * in base/probe_file.h
+ * in facts/probe_file.h
  *
  * The second one is written each time that all channels which have started have ended: how many
  * there are NCCL does not say reliably. Of several records of a link the longest is the whole one.

@@ -1,8 +1,8 @@
 #include "preload/nccl_words.h"
 
 #include "base/array.h"
-#include "base/dtype.h"
-#include "base/probe_file.h"
+#include "facts/dtype.h"
+#include "facts/probe_file.h"
 
 #include <string.h>
 

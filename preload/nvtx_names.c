@@ -1,6 +1,6 @@
 #include "preload/nvtx_names.h"
 
-#include "base/range_names.h"
+#include "facts/range_names.h"
 #include "preload/record.h"
 
 #include <stdatomic.h>

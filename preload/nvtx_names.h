@@ -1,6 +1,6 @@
 /*
  * Names of NVTX ranges: which ones are recorded, and as what. A job may emit thousands a step, of
- * which importers use a few: those of base/range_names.h, and steps, whose names start with
+ * which importers use a few: those of facts/range_names.h, and steps, whose names start with
  * LOCKSTEP_PROFILE_STEP_RANGE. LOCKSTEP_PROFILE_NVTX=all records all of them.
  *
  * The file has little room for names, so a number that differs each time is taken out of them:

@@ -1,9 +1,9 @@
 /*
- * Write the file of records: base/probe_file.h. Divisions: the file, names, groups, records, the
+ * Write the file of records: facts/probe_file.h. Divisions: the file, names, groups, records, the
  * window, the cost.
  *
- * The span files of our own runtime (profiler/span_file.h) have a ring for each track, which has
- * one writer and is made before the run. Here any thread of a foreign program may write at any
+ * The span files of our own runtime (profiler/record/span_file.h) have a ring for each track, which
+ * has one writer and is made before the run. Here any thread of a foreign program may write at any
  * time, so all share one ring, whose records have stamps.
  */
 #include "preload/record.h"

@@ -18,7 +18,7 @@
 #ifndef LK_PRELOAD_RECORD_H
 #define LK_PRELOAD_RECORD_H
 
-#include "base/probe_file.h"
+#include "facts/probe_file.h"
 
 #include <stdbool.h>
 

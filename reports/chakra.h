@@ -10,8 +10,8 @@
 #ifndef LK_REPORTS_CHAKRA_H
 #define LK_REPORTS_CHAKRA_H
 
-#include "base/chakra.h"
 #include "base/status.h"
+#include "facts/chakra.h"
 
 #include <stdint.h>
 

@@ -5,9 +5,9 @@
 #ifndef LK_REPORTS_PLOT_H
 #define LK_REPORTS_PLOT_H
 
-#include "base/forecast.h"
 #include "base/status.h"
-#include "base/trace.h"
+#include "facts/forecast.h"
+#include "facts/trace.h"
 
 #include <stdbool.h>
 #include <stddef.h>

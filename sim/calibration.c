@@ -4,7 +4,7 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "base/stats.h"
-#include "base/straggler.h"
+#include "facts/straggler.h"
 #include "sim/prior.h"
 
 #include <math.h>

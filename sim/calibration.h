@@ -1,15 +1,15 @@
 /*
- * These functions turn the samples of a calibration (base/samples.h) into numbers of a cluster
+ * These functions turn the samples of a calibration (facts/samples.h) into numbers of a cluster
  * file: medians of collectives as points, co-location, overlap, the straggler law, rates of a
  * device. A number with too few samples stays unknown. Sources begin with "calibrate: ".
  */
 #ifndef LK_SIM_CALIBRATION_H
 #define LK_SIM_CALIBRATION_H
 
-#include "base/cluster.h"
-#include "base/samples.h"
 #include "base/stats.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/samples.h"
 
 #include <stdbool.h>
 #include <stddef.h>

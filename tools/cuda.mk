@@ -27,7 +27,7 @@ $(BUILD)/shim/$(1)/%.cu.o: %.cu $(BUILD)/probe.flags
 	$$(Q)$$(SHIM_CXX) $$(SHIM_$(1)) -MMD -MP -c -x c++ $$< -o $$@
 $(BUILD)/cuda_shim_$(1): $(patsubst %,$(BUILD)/shim/$(1)/%.o,$(SHIM_CU)) $(SHIM_BASE) $(CASE_OBJ) $(2) $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $$@"
-	$$(Q)$$(CXX) -fsanitize=address,alignment -o $$@ $$(filter %.o,$$^) $(BUILD)/libkernels.a $(BUILD)/libbase.a $$(LK_LIBS)
+	$$(Q)$$(CXX) -fsanitize=address,alignment -o $$@ $$(filter %.o,$$^) $(BUILD)/libkernels.a $(BUILD)/libfacts.a $(BUILD)/libbase.a $$(LK_LIBS)
 endef
 $(eval $(call shim_rules,races,$(BUILD)/shim/tests/cuda_shim/hooks.cc.o))
 $(eval $(call shim_rules,bounds,))

@@ -5,8 +5,8 @@
 #ifndef LK_BENCH_LIB_BANDS_H
 #define LK_BENCH_LIB_BANDS_H
 
-#include "base/score.h"
 #include "bench/lib/nccl_tables.h"
+#include "facts/score.h"
 
 #include <stdbool.h>
 #include <stdio.h>

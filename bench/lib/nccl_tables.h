@@ -2,8 +2,8 @@
 #ifndef LK_BENCH_LIB_NCCL_TABLES_H
 #define LK_BENCH_LIB_NCCL_TABLES_H
 
-#include "base/cluster.h"
 #include "base/status.h"
+#include "facts/cluster.h"
 
 #include <stddef.h>
 

@@ -2,8 +2,8 @@
 #include "bench/lib/net_list.h"
 
 #include "base/stats.h"
-#include "profiler/job_build.h"
-#include "profiler/run_set.h"
+#include "profiler/analysis/job_build.h"
+#include "profiler/analysis/run_set.h"
 
 #include <sys/stat.h>
 

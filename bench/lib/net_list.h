@@ -3,8 +3,8 @@
 #define LK_BENCH_LIB_NET_LIST_H
 
 #include "base/csv.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/job.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -9,8 +9,8 @@
 #ifndef LK_BENCH_LIB_PUBLISHED_SERIES_H
 #define LK_BENCH_LIB_PUBLISHED_SERIES_H
 
-#include "base/config.h"
 #include "base/status.h"
+#include "facts/config.h"
 
 #include <stdbool.h>
 #include <stddef.h>

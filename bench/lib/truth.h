@@ -3,7 +3,7 @@
 #ifndef LK_BENCH_LIB_TRUTH_H
 #define LK_BENCH_LIB_TRUTH_H
 
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 
 #define TRUTH_ALLOWED 0.03 /* an error of this share of the step */
 

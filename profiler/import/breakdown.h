@@ -1,11 +1,11 @@
 /*
- * Sum up what a GPU did of the time of a trace (profiler/breakdown.h), from its events alone. Peers
- * count differently, so the caller chooses a convention (docs/import.md).
+ * Sum up what a GPU did of the time of a trace (profiler/analysis/breakdown.h), from its events
+ * alone. Peers count differently, so the caller chooses a convention (docs/import.md).
  */
 #ifndef LK_PROFILER_IMPORT_BREAKDOWN_H
 #define LK_PROFILER_IMPORT_BREAKDOWN_H
 
-#include "profiler/breakdown.h"
+#include "profiler/analysis/breakdown.h"
 #include "profiler/import/event.h"
 
 struct lk_convention {

@@ -86,8 +86,8 @@ static enum lk_status add_detail(struct giver *v, const struct lk_et_node *node,
     const char *function = function_of(v, node);
 
     LK_PASS(lk_events_name(v->e, function, strlen(function), &c.function));
-    /* The size of an all-gather is what a rank puts in; the product is that of all (base/coll.h) if
-     * there are no smaller groups. */
+    /* The size of an all-gather is what a rank puts in; the product is that of all (facts/coll.h)
+     * if there are no smaller groups. */
     if (node->comm == LK_CHAKRA_ALL_GATHER)
         bytes = v->e->world_size > 0 && bytes < UINT64_MAX >> 20
                     ? bytes * (uint64_t)v->e->world_size

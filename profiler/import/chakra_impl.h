@@ -13,7 +13,7 @@
 #ifndef LK_PROFILER_IMPORT_CHAKRA_IMPL_H
 #define LK_PROFILER_IMPORT_CHAKRA_IMPL_H
 
-#include "base/chakra.h"
+#include "facts/chakra.h"
 #include "profiler/import/event.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 #include "profiler/import/event.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
+#include "facts/bounds.h"
 
 #include <math.h>
 #include <stdlib.h>

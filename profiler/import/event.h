@@ -8,8 +8,8 @@
 #ifndef LK_PROFILER_IMPORT_EVENT_H
 #define LK_PROFILER_IMPORT_EVENT_H
 
-#include "base/dtype.h"
 #include "base/status.h"
+#include "facts/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>

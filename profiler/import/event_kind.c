@@ -1,7 +1,7 @@
 #include "profiler/import/event_kind.h"
 
 #include "base/array.h"
-#include "base/range_names.h"
+#include "facts/range_names.h"
 #include "profiler/import/json_scan.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "profiler/import/file_rank.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
+#include "facts/bounds.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 #include "profiler/import/flight_recorder_impl.h"
 
 #include "base/array.h"
+#include "profiler/analysis/rank_list.h"
 #include "profiler/import/torch_values.h"
-#include "profiler/rank_list.h"
 
 #include <stdio.h>
 #include <stdlib.h>

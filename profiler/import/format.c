@@ -3,7 +3,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/gz.h"
-#include "base/probe_file.h"
+#include "facts/probe_file.h"
 #include "profiler/import/chakra.h"
 #include "profiler/import/flight_recorder.h"
 #include "profiler/import/horovod.h"

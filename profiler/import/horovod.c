@@ -2,7 +2,7 @@
 #include "profiler/import/horovod.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
+#include "facts/bounds.h"
 #include "profiler/import/json_scan.h"
 #include "profiler/import/lateness.h"
 #include "profiler/import/torch_values.h"

@@ -13,7 +13,7 @@
 
 #include "base/status.h"
 #include "base/table.h"
-#include "base/trace.h"
+#include "facts/trace.h"
 #include "profiler/import/breakdown.h"
 #include "profiler/import/lateness.h"
 #include "profiler/import/sequences.h"

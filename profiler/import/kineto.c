@@ -2,7 +2,7 @@
 #include "profiler/import/kineto.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
+#include "facts/bounds.h"
 #include "profiler/import/event_kind.h"
 #include "profiler/import/json_scan.h"
 #include "profiler/import/torch_values.h"

@@ -1,10 +1,10 @@
 #include "profiler/import/nccl_inspector.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
 #include "base/file.h"
 #include "base/stats.h"
-#include "profiler/bench_impl.h"
+#include "facts/bounds.h"
+#include "profiler/import/bench_impl.h"
 #include "profiler/import/format.h"
 #include "profiler/import/json_scan.h"
 

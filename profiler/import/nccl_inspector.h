@@ -26,7 +26,7 @@
 #ifndef LK_PROFILER_IMPORT_NCCL_INSPECTOR_H
 #define LK_PROFILER_IMPORT_NCCL_INSPECTOR_H
 
-#include "profiler/bench_log.h"
+#include "profiler/import/bench_log.h"
 
 /* What the records tell of themselves, and of those that are not there: Inspector leaves out
  * without a word. Counts are of a rank's collectives, of the kinds that cluster files hold. */

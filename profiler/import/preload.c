@@ -3,14 +3,14 @@
 #include "profiler/import/preload.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/probe_file.h"
-#include "profiler/cupti_names.h"
+#include "facts/bounds.h"
+#include "facts/probe_file.h"
 #include "profiler/import/event_kind.h"
 #include "profiler/import/preload_gpu.h"
 #include "profiler/import/preload_join.h"
+#include "profiler/record/cupti_names.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /*
- * Read the files that the preload library leaves of foreign processes: base/probe_file.h. Nothing
+ * Read the files that the preload library leaves of foreign processes: facts/probe_file.h. Nothing
  * in a file is trusted; what its ring had lost is noted.
  *
  *   collectives     MPI's calls, as the host sees them; NCCL's calls, and their work on the GPU

@@ -10,8 +10,8 @@
 #ifndef LK_PROFILER_IMPORT_PRELOAD_GPU_H
 #define LK_PROFILER_IMPORT_PRELOAD_GPU_H
 
-#include "base/probe_file.h"
 #include "base/status.h"
+#include "facts/probe_file.h"
 
 #include <stdbool.h>
 #include <stddef.h>

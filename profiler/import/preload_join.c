@@ -1,7 +1,7 @@
 #include "profiler/import/preload_join.h"
 
 #include "base/array.h"
-#include "base/probe_file.h"
+#include "facts/probe_file.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 #include "profiler/import/rank_impl.h"
 
 #include "base/array.h"
-#include "base/run_facts.h"
-#include "base/trace_format.h"
+#include "facts/run_facts.h"
+#include "facts/trace_format.h"
 #include "profiler/import/breakdown.h"
 
 #include <math.h>

@@ -13,7 +13,7 @@
 #ifndef LK_PROFILER_IMPORT_RANK_H
 #define LK_PROFILER_IMPORT_RANK_H
 
-#include "base/trace.h"
+#include "facts/trace.h"
 #include "profiler/import/event.h"
 
 /* Tells all ranks where steps that nobody marked begin: behind the collectives of a group whose

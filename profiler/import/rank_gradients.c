@@ -10,8 +10,8 @@
 #include "profiler/import/rank_impl.h"
 
 #include "base/array.h"
-#include "base/bucket.h"
-#include "base/run_facts.h"
+#include "facts/bucket.h"
+#include "facts/run_facts.h"
 
 #include <stdio.h>
 #include <stdlib.h>

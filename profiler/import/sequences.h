@@ -14,8 +14,8 @@
 
 #include "base/status.h"
 #include "base/table.h"
+#include "profiler/analysis/rank_list.h"
 #include "profiler/import/event.h"
-#include "profiler/rank_list.h"
 
 /* A collective of a rank. */
 struct lk_sequence_item {

@@ -1,7 +1,7 @@
 #include "profiler/import/torch_values.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
+#include "facts/bounds.h"
 
 #include <string.h>
 

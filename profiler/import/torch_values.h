@@ -2,7 +2,7 @@
 #ifndef LK_PROFILER_IMPORT_TORCH_VALUES_H
 #define LK_PROFILER_IMPORT_TORCH_VALUES_H
 
-#include "base/dtype.h"
+#include "facts/dtype.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 #include "profiler/import/training_log.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
 #include "base/gz.h"
 #include "base/units.h"
+#include "facts/bounds.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
 #include "profiler/pipeline/ops.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
 #include "base/csv.h"
+#include "facts/bounds.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
 #include "runtime/comm/comm.h"
 
 #include "base/array.h"
-#include "base/span.h"
 #include "base/words.h"
+#include "facts/span.h"
 #include "runtime/comm/comm_fault.h"
 
 #include <inttypes.h>

@@ -16,9 +16,9 @@
 #ifndef LK_RUNTIME_COMM_H
 #define LK_RUNTIME_COMM_H
 
-#include "base/coll.h"
-#include "base/dtype.h"
 #include "base/status.h"
+#include "facts/coll.h"
+#include "facts/dtype.h"
 #include "runtime/device/device.h"
 #include "runtime/rendezvous/store.h"
 
@@ -191,7 +191,7 @@ enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
 /* Write a collective's name for messages, "all_reduce 17 (bucket 2, step 5)", into buf. */
 void lk_comm_name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t step, char *buf,
                        size_t size);
-/* Return the collective's size as nccl-tests defines it (base/coll.h); in place: the buffer's
+/* Return the collective's size as nccl-tests defines it (facts/coll.h); in place: the buffer's
  * bytes. */
 size_t lk_coll_call_bytes(const struct lk_coll_call *call, int world_size);
 

@@ -29,10 +29,10 @@
 #define LK_RUNTIME_DEVICE_H
 
 #include "base/clock.h"
-#include "base/cluster.h"
-#include "base/dtype.h"
-#include "base/span.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/dtype.h"
+#include "facts/span.h"
 #include "kernels/ops.h"
 
 #include <stdbool.h>

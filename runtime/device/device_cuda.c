@@ -24,7 +24,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/trace.h"
+#include "facts/trace.h"
 
 #include <stddef.h>
 #include <stdio.h>

@@ -15,8 +15,8 @@
 #ifndef LK_RUNTIME_MACHINE_H
 #define LK_RUNTIME_MACHINE_H
 
-#include "base/cluster.h"
 #include "base/words.h"
+#include "facts/cluster.h"
 
 /* X(fact, key in traces and cluster files) */
 #define LK_MACHINE_LIST(X)                                                                         \

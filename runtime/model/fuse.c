@@ -3,8 +3,8 @@
 
 #include "base/array.h"
 #include "base/log.h"
-#include "base/span.h"
 #include "base/stats.h"
+#include "facts/span.h"
 #include "runtime/model/model.h"
 #include "runtime/rendezvous/store.h"
 

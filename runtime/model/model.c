@@ -2,11 +2,11 @@
 #include "runtime/model/model.h"
 
 #include "base/array.h"
-#include "base/dtype.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/rng.h"
 #include "base/words.h"
+#include "facts/dtype.h"
 #include "runtime/model/model_impl.h"
 
 #include <math.h>

@@ -11,7 +11,7 @@
  * (rounded up), since gradients here are float32.
  */
 #include "base/array.h"
-#include "base/job.h"
+#include "facts/job.h"
 #include "kernels/ops.h"
 #include "runtime/comm/comm.h"
 #include "runtime/model/model_impl.h"

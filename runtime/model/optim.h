@@ -3,9 +3,9 @@
 #ifndef LK_RUNTIME_OPTIM_H
 #define LK_RUNTIME_OPTIM_H
 
-#include "base/bucket.h"
 #include "base/status.h"
 #include "base/words.h"
+#include "facts/bucket.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"
 

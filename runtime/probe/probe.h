@@ -12,11 +12,11 @@
 #ifndef LK_RUNTIME_PROBE_H
 #define LK_RUNTIME_PROBE_H
 
-#include "base/cluster.h"
-#include "base/coll.h"
-#include "base/dtype.h"
-#include "base/samples.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/coll.h"
+#include "facts/dtype.h"
+#include "facts/samples.h"
 #include "runtime/comm/comm.h"
 
 #include <stddef.h>
@@ -40,7 +40,7 @@ struct lk_probe_collectives_config {
     size_t n_colls;
     const enum lk_algo *algos; /* borrowed; skipped for collectives that do not have them */
     size_t n_algos;
-    const uint64_t *bytes; /* borrowed; sizes as in base/coll.h, rounded down to whole elements */
+    const uint64_t *bytes; /* borrowed; sizes as in facts/coll.h, rounded down to whole elements */
     size_t n_bytes;
     const enum lk_dtype *dtypes; /* borrowed */
     size_t n_dtypes;

@@ -3,8 +3,8 @@
 #ifndef LK_RUNTIME_DATA_H
 #define LK_RUNTIME_DATA_H
 
-#include "base/span.h"
 #include "base/status.h"
+#include "facts/span.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"
 

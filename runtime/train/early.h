@@ -21,8 +21,8 @@
 #ifndef LK_RUNTIME_EARLY_H
 #define LK_RUNTIME_EARLY_H
 
-#include "base/bucket.h"
 #include "base/status.h"
+#include "facts/bucket.h"
 #include "runtime/device/device.h"
 
 #include <stdbool.h>

@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "base/span.h"
+#include "facts/span.h"
 #include "kernels/ops.h"
 #include "runtime/train/early.h"
 

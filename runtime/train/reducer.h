@@ -26,9 +26,9 @@
 #ifndef LK_RUNTIME_REDUCER_H
 #define LK_RUNTIME_REDUCER_H
 
-#include "base/bucket.h"
 #include "base/status.h"
 #include "base/words.h"
+#include "facts/bucket.h"
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"

@@ -3,8 +3,8 @@
 
 #include "base/array.h"
 #include "base/log.h"
-#include "base/noise.h"
 #include "base/units.h"
+#include "facts/noise.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,10 +3,10 @@
 #ifndef LK_RUNTIME_TRAINER_H
 #define LK_RUNTIME_TRAINER_H
 
-#include "base/span.h"
 #include "base/stats.h"
 #include "base/status.h"
-#include "base/trace.h"
+#include "facts/span.h"
+#include "facts/trace.h"
 #include "runtime/comm/comm.h"
 #include "runtime/model/fuse.h"
 #include "runtime/model/model.h"

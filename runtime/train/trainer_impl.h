@@ -2,7 +2,7 @@
 #ifndef LK_RUNTIME_TRAINER_IMPL_H
 #define LK_RUNTIME_TRAINER_IMPL_H
 
-#include "base/run_facts.h"
+#include "facts/run_facts.h"
 #include "runtime/train/trainer.h"
 #include "runtime/train/verify.h"
 

@@ -30,7 +30,7 @@ static double tree_hops(int rounds, int n)
 
 /*
  * A collective makes `rounds` passes over the ring or tree (0: the algorithm does not offer it). A
- * rank sends the bytes of a ring as in base/coll.h if ring_wire is set, else `wire` times the
+ * rank sends the bytes of a ring as in facts/coll.h if ring_wire is set, else `wire` times the
  * buffer.
  */
 struct shape_row {

@@ -9,7 +9,7 @@
 #ifndef LK_SIM_ALPHA_BETA_H
 #define LK_SIM_ALPHA_BETA_H
 
-#include "base/cluster.h"
+#include "facts/cluster.h"
 
 #include <stdbool.h>
 

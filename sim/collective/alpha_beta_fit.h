@@ -2,9 +2,9 @@
 #ifndef LK_SIM_ALPHA_BETA_FIT_H
 #define LK_SIM_ALPHA_BETA_FIT_H
 
-#include "base/cluster.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "facts/cluster.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -22,10 +22,10 @@
 #ifndef LK_SIM_COLL_COST_H
 #define LK_SIM_COLL_COST_H
 
-#include "base/cluster.h"
-#include "base/forecast.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
 
 #include <stddef.h>
 #include <stdint.h>

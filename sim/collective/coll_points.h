@@ -6,8 +6,8 @@
 #ifndef LK_SIM_COLL_POINTS_H
 #define LK_SIM_COLL_POINTS_H
 
-#include "base/cluster.h"
 #include "base/status.h"
+#include "facts/cluster.h"
 #include "sim/collective/loglog_curve.h"
 
 #include <stdbool.h>

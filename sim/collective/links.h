@@ -8,8 +8,8 @@
 #ifndef LK_SIM_LINKS_H
 #define LK_SIM_LINKS_H
 
-#include "base/cluster.h"
 #include "base/status.h"
+#include "facts/cluster.h"
 
 #include <stdbool.h>
 

@@ -11,7 +11,7 @@
 #ifndef LK_SIM_NCCL_GRAPH_H
 #define LK_SIM_NCCL_GRAPH_H
 
-#include "base/cluster.h"
+#include "facts/cluster.h"
 
 #include <stdbool.h>
 

@@ -15,9 +15,9 @@
 #ifndef LK_SIM_FORECAST_ALTERED_CLUSTER_H
 #define LK_SIM_FORECAST_ALTERED_CLUSTER_H
 
-#include "base/cluster.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/job.h"
 #include "sim/step/known_stragglers.h"
 
 #include <stdbool.h>

@@ -7,7 +7,7 @@
 
 #include "base/array.h"
 #include "base/progress.h"
-#include "base/score.h"
+#include "facts/score.h"
 #include "sim/prior.h"
 #include "sim/step/measured_runs.h"
 

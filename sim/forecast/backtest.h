@@ -6,10 +6,10 @@
 #ifndef LK_SIM_FORECAST_BACKTEST_H
 #define LK_SIM_FORECAST_BACKTEST_H
 
-#include "base/forecast.h"
-#include "base/score.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "facts/forecast.h"
+#include "facts/score.h"
 #include "sim/forecast/baseline.h"
 #include "sim/forecast/evidence.h"
 

@@ -5,9 +5,9 @@
 #ifndef LK_SIM_FORECAST_BASELINE_H
 #define LK_SIM_FORECAST_BASELINE_H
 
-#include "base/config.h"
 #include "base/status.h"
 #include "base/words.h"
+#include "facts/config.h"
 
 #include <stddef.h>
 

@@ -8,8 +8,8 @@
 #ifndef LK_SIM_FORECAST_BOUND_H
 #define LK_SIM_FORECAST_BOUND_H
 
-#include "base/cluster.h"
 #include "base/status.h"
+#include "facts/cluster.h"
 #include "sim/step/config.h"
 
 /*

@@ -8,11 +8,11 @@
 #ifndef LK_SIM_FORECAST_EVIDENCE_H
 #define LK_SIM_FORECAST_EVIDENCE_H
 
-#include "base/cluster.h"
-#include "base/config.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/config.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 
 #include <stdbool.h>
 #include <stddef.h>

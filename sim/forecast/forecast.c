@@ -7,9 +7,9 @@
 #include "sim/forecast/forecast.h"
 
 #include "base/array.h"
-#include "base/forecast_answer.h"
 #include "base/stats.h"
 #include "base/units.h"
+#include "facts/forecast_answer.h"
 #include "sim/forecast/request.h"
 #include "sim/prior.h"
 #include "sim/step/config.h"

@@ -6,7 +6,7 @@
  *             -> evidence: a prediction of each            (sim/forecast/evidence.h)
  *             -> reference of each, predicted once         (the smallest measured count)
  *             -> points, with efficiency over the reference
- *             -> answer: the most GPUs, best of a count, knee (base/forecast_answer.h)
+ *             -> answer: the most GPUs, best of a count, knee (facts/forecast_answer.h)
  *
  * `predict` is a request to it, with one or the other source of evidence; `whatif`
  * (sim/whatif/whatif.h) has a grid of its own over machines and configurations, and takes the
@@ -20,10 +20,10 @@
 #ifndef LK_SIM_FORECAST_FORECAST_H
 #define LK_SIM_FORECAST_FORECAST_H
 
-#include "base/cluster.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 #include "sim/forecast/evidence.h"
 
 #include <stdbool.h>

@@ -7,8 +7,8 @@
 #ifndef LK_SIM_FORECAST_GRID_MODEL_H
 #define LK_SIM_FORECAST_GRID_MODEL_H
 
-#include "base/config.h"
 #include "base/status.h"
+#include "facts/config.h"
 #include "sim/forecast/evidence.h"
 
 #include <stdbool.h>

@@ -5,10 +5,10 @@
 #ifndef LK_SIM_FORECAST_GRID_PARTS_H
 #define LK_SIM_FORECAST_GRID_PARTS_H
 
-#include "base/cluster.h"
-#include "base/config.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/config.h"
+#include "facts/job.h"
 #include "sim/collective/coll_cost.h"
 #include "sim/step/config.h"
 #include "sim/step/straggler_max.h"

@@ -28,11 +28,11 @@
 #ifndef LK_SIM_FORECAST_PREDICTOR_H
 #define LK_SIM_FORECAST_PREDICTOR_H
 
-#include "base/cluster.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 #include "sim/collective/coll_cost.h"
 #include "sim/forecast/evidence.h"
 #include "sim/step/bucket_cost.h"

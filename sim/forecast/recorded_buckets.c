@@ -1,8 +1,8 @@
 #include "sim/forecast/recorded_buckets.h"
 
 #include "base/array.h"
-#include "base/loss.h"
 #include "base/stats.h"
+#include "facts/loss.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,8 +8,8 @@
 #ifndef LK_SIM_FORECAST_RECORDED_BUCKETS_H
 #define LK_SIM_FORECAST_RECORDED_BUCKETS_H
 
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/job.h"
 #include "sim/forecast/evidence.h"
 
 #include <stdbool.h>

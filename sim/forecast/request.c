@@ -1,8 +1,8 @@
 /* The grid of a request. */
 #include "sim/forecast/request.h"
 
-#include "base/bounds.h"
 #include "base/units.h"
+#include "facts/bounds.h"
 #include "sim/step/config.h"
 
 #include <stdio.h>

@@ -2,9 +2,9 @@
 #ifndef LK_SIM_FORECAST_REQUEST_H
 #define LK_SIM_FORECAST_REQUEST_H
 
-#include "base/config.h"
-#include "base/forecast.h"
 #include "base/status.h"
+#include "facts/config.h"
+#include "facts/forecast.h"
 #include "sim/forecast/forecast.h"
 
 #include <stddef.h>

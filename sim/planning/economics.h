@@ -19,9 +19,9 @@
 #ifndef LK_SIM_PLANNING_ECONOMICS_H
 #define LK_SIM_PLANNING_ECONOMICS_H
 
-#include "base/forecast.h"
 #include "base/quantity.h"
 #include "base/stats.h"
+#include "facts/forecast.h"
 
 #include <stdint.h>
 

@@ -2,9 +2,9 @@
 #include "sim/planning/memory.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
 #include "base/units.h"
 #include "base/words.h"
+#include "facts/bounds.h"
 #include "sim/planning/economics.h"
 
 #include <math.h>

@@ -25,14 +25,14 @@
 #ifndef LK_SIM_PLANNING_MEMORY_H
 #define LK_SIM_PLANNING_MEMORY_H
 
-#include "base/cluster.h"
-#include "base/config.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/stats.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "base/words.h"
+#include "facts/cluster.h"
+#include "facts/config.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 
 #include <stdbool.h>
 

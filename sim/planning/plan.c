@@ -6,8 +6,8 @@
 #include "sim/planning/plan.h"
 
 #include "base/array.h"
-#include "base/forecast_answer.h"
 #include "base/units.h"
+#include "facts/forecast_answer.h"
 #include "sim/planning/economics.h"
 #include "sim/planning/memory.h"
 

@@ -6,10 +6,10 @@
 #ifndef LK_SIM_PLANNING_PLAN_H
 #define LK_SIM_PLANNING_PLAN_H
 
-#include "base/cluster.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 
 /* Inputs by option; 0: not given, the cluster's or the job's own is taken. */
 struct lk_plan_request {

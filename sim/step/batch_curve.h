@@ -8,9 +8,9 @@
 #ifndef LK_SIM_BATCH_CURVE_H
 #define LK_SIM_BATCH_CURVE_H
 
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 
 struct lk_batch_point {
     double forward_s, backward_s; /* a micro-batch */

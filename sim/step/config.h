@@ -5,11 +5,11 @@
 #ifndef LK_SIM_STEP_CONFIG_H
 #define LK_SIM_STEP_CONFIG_H
 
-#include "base/cluster.h"
-#include "base/config.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/config.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 #include "sim/collective/coll_cost.h"
 #include "sim/step/known_stragglers.h"
 #include "sim/step/overlap.h"

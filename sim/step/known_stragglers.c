@@ -7,7 +7,7 @@
 
 #include "base/array.h"
 #include "base/stats.h"
-#include "base/straggler.h"
+#include "facts/straggler.h"
 #include "sim/prior.h"
 #include "sim/step/measured_runs.h"
 

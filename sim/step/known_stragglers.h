@@ -4,14 +4,14 @@
  * size, so what four ranks show of rank 3 holds at eight; the spread of the others is estimated
  * without it. sim/collective/links.h has the slow links.
  *
- * A rank is slow if its compute is an outlier (base/straggler.h) in more than half of its runs.
+ * A rank is slow if its compute is an outlier (facts/straggler.h) in more than half of its runs.
  */
 #ifndef LK_SIM_KNOWN_STRAGGLERS_H
 #define LK_SIM_KNOWN_STRAGGLERS_H
 
-#include "base/cluster.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/job.h"
 
 #include <stdbool.h>
 #include <stddef.h>

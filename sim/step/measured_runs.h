@@ -9,10 +9,10 @@
 #ifndef LK_SIM_STEP_MEASURED_RUNS_H
 #define LK_SIM_STEP_MEASURED_RUNS_H
 
-#include "base/cluster.h"
-#include "base/config.h"
-#include "base/job.h"
 #include "base/rng.h"
+#include "facts/cluster.h"
+#include "facts/config.h"
+#include "facts/job.h"
 
 #include <stdbool.h>
 #include <stddef.h>

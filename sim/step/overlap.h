@@ -11,7 +11,7 @@
 #ifndef LK_SIM_STEP_OVERLAP_H
 #define LK_SIM_STEP_OVERLAP_H
 
-#include "base/cluster.h"
+#include "facts/cluster.h"
 
 #include <stdbool.h>
 

@@ -6,11 +6,11 @@
 #ifndef LK_SIM_SIM_TRACE_H
 #define LK_SIM_SIM_TRACE_H
 
-#include "base/coll.h"
-#include "base/job.h"
-#include "base/span.h"
 #include "base/status.h"
-#include "base/trace.h"
+#include "facts/coll.h"
+#include "facts/job.h"
+#include "facts/span.h"
+#include "facts/trace.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,10 +2,10 @@
 #ifndef LK_SIM_SIMULATE_H
 #define LK_SIM_SIMULATE_H
 
-#include "base/cluster.h"
-#include "base/config.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/config.h"
+#include "facts/job.h"
 #include "sim/step/step.h"
 
 /*

@@ -35,18 +35,18 @@
 #ifndef LK_SIM_STEP_H
 #define LK_SIM_STEP_H
 
-#include "base/coll.h"
-#include "base/forecast.h"
 #include "base/rng.h"
 #include "base/status.h"
-#include "base/straggler.h"
+#include "facts/coll.h"
+#include "facts/forecast.h"
+#include "facts/straggler.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /*
- * The straggler law of base/straggler.h. The tail's mean is subtracted from all micro-batches,
+ * The straggler law of facts/straggler.h. The tail's mean is subtracted from all micro-batches,
  * since measured compute times contain it.
  */
 struct lk_straggler_law {
@@ -64,7 +64,7 @@ struct lk_straggler_law {
 
 struct lk_step_coll {
     enum lk_coll coll;
-    uint64_t bytes;         /* see base/coll.h */
+    uint64_t bytes;         /* see facts/coll.h */
     double ready;           /* position 0..3 */
     double need;            /* position 0..5, less than ready + 3 */
     double cost_s;          /* without delta */

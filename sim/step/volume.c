@@ -6,7 +6,7 @@
 #include "sim/step/volume.h"
 
 #include "base/array.h"
-#include "base/config.h"
+#include "facts/config.h"
 
 #include <math.h>
 #include <stdlib.h>

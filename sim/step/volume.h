@@ -29,9 +29,9 @@
 #ifndef LK_SIM_VOLUME_H
 #define LK_SIM_VOLUME_H
 
-#include "base/cluster.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/job.h"
 #include "sim/step/step.h"
 
 #include <stdbool.h>

@@ -34,8 +34,8 @@
 #ifndef LK_SIM_THROUGHPUT_SCALING_H
 #define LK_SIM_THROUGHPUT_SCALING_H
 
-#include "base/config.h"
 #include "base/status.h"
+#include "facts/config.h"
 
 #include <stddef.h>
 

@@ -13,10 +13,10 @@
 #ifndef LK_SIM_THROUGHPUT_STEP_PRIOR_H
 #define LK_SIM_THROUGHPUT_STEP_PRIOR_H
 
-#include "base/cluster.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 #include "sim/step/config.h"
 
 #include <stdbool.h>

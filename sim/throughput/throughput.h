@@ -8,10 +8,10 @@
 #ifndef LK_SIM_THROUGHPUT_THROUGHPUT_H
 #define LK_SIM_THROUGHPUT_THROUGHPUT_H
 
-#include "base/cluster.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 #include "sim/forecast/forecast.h"
 
 #include <stdbool.h>

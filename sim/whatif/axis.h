@@ -5,12 +5,12 @@
 #ifndef LK_SIM_WHATIF_AXIS_H
 #define LK_SIM_WHATIF_AXIS_H
 
-#include "base/bounds.h"
-#include "base/config.h"
-#include "base/job.h"
 #include "base/status.h"
 #include "base/units.h"
 #include "base/words.h"
+#include "facts/bounds.h"
+#include "facts/config.h"
+#include "facts/job.h"
 #include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/evidence.h"
 

@@ -21,12 +21,12 @@
 #ifndef LK_SIM_WHATIF_WHATIF_H
 #define LK_SIM_WHATIF_WHATIF_H
 
-#include "base/cluster.h"
-#include "base/forecast.h"
-#include "base/job.h"
 #include "base/stats.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
 #include "sim/forecast/evidence.h"
 #include "sim/planning/plan.h"
 #include "sim/whatif/axis.h"

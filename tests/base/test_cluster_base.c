@@ -1,6 +1,6 @@
 /* A cluster file inherits from the file or preset that its "base" names. */
 #include "base/array.h"
-#include "base/cluster.h"
+#include "facts/cluster.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 

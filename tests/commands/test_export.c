@@ -1,8 +1,8 @@
 /* lockstep export: a step written as Chakra execution traces, and the same step imported again. */
 #include "base/array.h"
 #include "base/file.h"
+#include "profiler/analysis/run_set.h"
 #include "profiler/import/import.h"
-#include "profiler/run_set.h"
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/program.h"

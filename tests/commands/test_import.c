@@ -1,7 +1,7 @@
 /* lockstep import: logs of nccl-tests in every form, users' tables, and errors in them. */
 #include "base/array.h"
-#include "base/cluster.h"
-#include "profiler/bench_log.h"
+#include "facts/cluster.h"
+#include "profiler/import/bench_log.h"
 #include "tests/rigs/bad_file.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"

@@ -1,7 +1,7 @@
 /* lockstep import as a user runs it: logs that contradict each other, name another device, or are
  * of several collectives. */
 #include "base/array.h"
-#include "base/cluster.h"
+#include "facts/cluster.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/scratch.h"

@@ -1,7 +1,7 @@
 /* Plans by the program: columns appear with their inputs, notes name missing inputs. */
 #include "base/array.h"
 #include "base/file.h"
-#include "base/forecast.h"
+#include "facts/forecast.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"

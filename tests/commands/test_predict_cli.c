@@ -1,7 +1,7 @@
 /* Run predict, validate and calibrate as a user does: results, exit codes, texts of refusals. */
 #include "base/array.h"
 #include "base/file.h"
-#include "base/forecast.h"
+#include "facts/forecast.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"

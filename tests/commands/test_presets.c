@@ -1,8 +1,8 @@
 /* Every preset of clusters/ can be read, its numbers have sources, and its
  * forecasts are plausible. */
 #include "base/array.h"
-#include "base/cluster.h"
 #include "base/file.h"
+#include "facts/cluster.h"
 #include "sim/collective/coll_cost.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"

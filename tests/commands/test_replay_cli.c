@@ -1,9 +1,9 @@
 /* lockstep replay: settings of the job, of the command line, and the resulting run. */
 #include "base/array.h"
-#include "base/job.h"
 #include "base/json.h"
 #include "commands/command.h"
 #include "commands/run_options.h"
+#include "facts/job.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"

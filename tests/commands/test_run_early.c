@@ -3,9 +3,9 @@
  * split and in job.json, and the forecast of the run itself.
  */
 #include "base/array.h"
-#include "base/job.h"
-#include "base/trace.h"
-#include "profiler/steps.h"
+#include "facts/job.h"
+#include "facts/trace.h"
+#include "profiler/analysis/steps.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"

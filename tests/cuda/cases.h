@@ -6,8 +6,8 @@
 #ifndef LK_TESTS_CUDA_CASES_H
 #define LK_TESTS_CUDA_CASES_H
 
-#include "base/dtype.h"
 #include "base/rng.h"
+#include "facts/dtype.h"
 #include "kernels/cuda.h"
 
 #include <stdbool.h>

@@ -2,9 +2,9 @@
  * NVML's readings of a GPU at rest and under load: the GPU of CUDA's UUID is found, its figures are
  * plausible, and the energy counter and the power readings agree. The readings are printed.
  */
-#include "base/trace.h"
+#include "facts/trace.h"
 #include "kernels/ops.h"
-#include "profiler/nvml.h"
+#include "profiler/record/nvml.h"
 #include "runtime/device/device.h"
 #include "tests/cuda/gpu.h"
 #include "tests/rigs/must.h"

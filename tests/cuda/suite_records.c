@@ -6,14 +6,14 @@
  * LK_CUPTI_CAPTURE=FILE writes the records of a small session as text
  * (tests/rigs/cupti_capture_cuda.h), to be kept as tests/data/cupti-GPU.txt.
  */
-#include "profiler/cupti.h"
+#include "profiler/record/cupti.h"
 #include "tests/cuda/gpu.h"
 
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
 #include "kernels/ops.h"
-#include "profiler/cupti_impl_cuda.h"
+#include "profiler/record/cupti_impl_cuda.h"
 #include "runtime/device/device.h"
 #include "tests/rigs/cupti_capture_cuda.h"
 #include "tests/rigs/kept_spans.h"

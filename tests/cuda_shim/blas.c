@@ -4,7 +4,7 @@
 #include "kernels/cuda.h"
 #include "kernels/dnn.h"
 
-#include "base/dtype.h"
+#include "facts/dtype.h"
 
 #include <math.h>
 #include <stdint.h>

@@ -1,9 +1,9 @@
-/* CUDA's bfloat16 for a host compiler; conversions are those of base/dtype.h. */
+/* CUDA's bfloat16 for a host compiler; conversions are those of facts/dtype.h. */
 #ifndef LK_SHIM_CUDA_BF16_H
 #define LK_SHIM_CUDA_BF16_H
 
 extern "C" {
-#include "base/dtype.h"
+#include "facts/dtype.h"
 }
 
 struct __nv_bfloat16 {

@@ -3,8 +3,8 @@
  * linked into the program that opens them do the work.
  */
 #include "kernels/calls_blas_cuda.h"
-#include "profiler/cupti_impl_cuda.h"
-#include "profiler/nvml_calls.h"
+#include "profiler/record/cupti_impl_cuda.h"
+#include "profiler/record/nvml_calls.h"
 #include "runtime/comm/calls_nccl_cuda.h"
 #include "tests/fakes/fake_cublaslt_cuda.h"
 #include "tests/fakes/fake_cupti_cuda.h"

@@ -2,7 +2,7 @@
 #include "tests/fakes/fake_cublaslt_impl_cuda.h"
 
 #include "base/array.h"
-#include "base/dtype.h"
+#include "facts/dtype.h"
 
 #include <check.h>
 #include <math.h>

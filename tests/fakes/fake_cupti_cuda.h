@@ -11,7 +11,7 @@
 #ifndef LK_TESTS_FAKE_CUPTI_CUDA_H
 #define LK_TESTS_FAKE_CUPTI_CUDA_H
 
-#include "profiler/cupti_impl_cuda.h"
+#include "profiler/record/cupti_impl_cuda.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -3,7 +3,7 @@
 #ifndef LK_TESTS_FAKE_NVML_H
 #define LK_TESTS_FAKE_NVML_H
 
-#include "profiler/nvml_calls.h"
+#include "profiler/record/nvml_calls.h"
 
 #include <stdatomic.h>
 

@@ -8,7 +8,7 @@
 #ifndef LK_TESTS_FAKE_OPS_H
 #define LK_TESTS_FAKE_OPS_H
 
-#include "base/dtype.h"
+#include "facts/dtype.h"
 #include "kernels/ops.h"
 
 #include <stdbool.h>

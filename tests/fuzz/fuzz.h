@@ -5,7 +5,7 @@
 #ifndef LK_TESTS_FUZZ_H
 #define LK_TESTS_FUZZ_H
 
-#include "base/forecast.h"
+#include "facts/forecast.h"
 #include "sim/forecast/forecast.h"
 
 #include <stddef.h>

@@ -2,7 +2,7 @@
  * cluster.json: any bytes are read or refused. An accepted file gives the cost of a collective and
  * a forecast of two ranks, and is written and read again.
  */
-#include "base/cluster.h"
+#include "facts/cluster.h"
 #include "sim/collective/coll_cost.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /* CSV: the table, its getters, and the readers of collectives and gradients built on it. */
 #include "base/csv.h"
-#include "base/gradients.h"
-#include "profiler/bench_log.h"
+#include "facts/gradients.h"
+#include "profiler/import/bench_log.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <math.h>

@@ -3,10 +3,10 @@
 #ifndef LK_TESTS_FUZZ_EVENTS_H
 #define LK_TESTS_FUZZ_EVENTS_H
 
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
+#include "profiler/analysis/step_graph.h"
 #include "profiler/import/breakdown.h"
 #include "profiler/import/rank.h"
-#include "profiler/step_graph.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Export what can be exported: nodes depend on earlier ones alone, and end after they start. */

@@ -2,7 +2,7 @@
  * job.json: any bytes are read or refused. An accepted file is forecast on two ranks,
  * and written and read again.
  */
-#include "base/job.h"
+#include "facts/job.h"
 #include "tests/fuzz/fuzz.h"
 
 /* A forecast takes longer with more of these, by design; the reader has no such limit. */

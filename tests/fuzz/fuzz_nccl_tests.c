@@ -2,7 +2,7 @@
  * nccl-tests' output, text and JSON, with and without hints. The points read are
  * fitted, as in `lockstep import`.
  */
-#include "profiler/bench_log.h"
+#include "profiler/import/bench_log.h"
 #include "sim/collective/alpha_beta_fit.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,7 +1,7 @@
 /* Matrix products as passed to cuBLASLt, checked by the fake (tests/fakes/fake_cublaslt_cuda.h). */
 #include "base/array.h"
-#include "base/dtype.h"
 #include "base/rng.h"
+#include "facts/dtype.h"
 #include "kernels/ops.h"
 #include "tests/fakes/fake_cublaslt_cuda.h"
 #include "tests/rigs/blas_rig_cuda.h"

@@ -1,6 +1,6 @@
 /* Epilogues of matrix products as passed to cuBLASLt, checked by the fake. */
 #include "base/array.h"
-#include "base/dtype.h"
+#include "facts/dtype.h"
 #include "kernels/ops.h"
 #include "tests/fakes/fake_cublaslt_cuda.h"
 #include "tests/rigs/blas_rig_cuda.h"

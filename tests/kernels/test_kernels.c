@@ -486,7 +486,7 @@ START_TEST(nan_comes_out)
 }
 END_TEST
 
-/* Float16 and bfloat16 at the ends of their ranges: the op agrees with base/dtype.h. */
+/* Float16 and bfloat16 at the ends of their ranges: the op agrees with facts/dtype.h. */
 START_TEST(casts_at_the_ends)
 {
     static const float values[] = {0.0F,     -0.0F,    65504.0F,   65519.9F, 65520.0F, -1e30F,

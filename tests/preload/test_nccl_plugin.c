@@ -4,7 +4,7 @@
  * tests/preload/test_nccl_threads.c.
  */
 #include "base/array.h"
-#include "base/dtype.h"
+#include "facts/dtype.h"
 #include "tests/fakes/fake_nccl_profiler.h"
 #include "tests/rigs/probe_log.h"
 #include "tests/rigs/scratch.h"

@@ -1,5 +1,5 @@
 /* Analyse runs whose truth is known: every row of the waterfall, and which rank was late. */
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 
 #include "base/array.h"
 #include "tests/rigs/findings.h"

@@ -1,7 +1,7 @@
 /* Findings about the ranks' GPUs, from traces whose clocks are known. */
 #include "base/array.h"
 #include "base/file.h"
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"

@@ -1,8 +1,8 @@
 /* Repetitions become one result: means over the runs, their spread, the findings that they share.
  */
 #include "base/array.h"
-#include "profiler/analysis_pool.h"
-#include "profiler/run_set.h"
+#include "profiler/analysis/analysis_pool.h"
+#include "profiler/analysis/run_set.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"

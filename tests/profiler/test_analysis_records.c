@@ -1,8 +1,8 @@
 /* Analyse runs with records of a GPU: its idle time, and which records are missing. */
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 
 #include "base/array.h"
-#include "base/run_facts.h"
+#include "facts/run_facts.h"
 #include "tests/rigs/findings.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/step_model.h"

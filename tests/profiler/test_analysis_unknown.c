@@ -1,8 +1,8 @@
 /* Analyse runs of which something is not known: no table has a 0 for that. */
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 
 #include "base/array.h"
-#include "base/run_facts.h"
+#include "facts/run_facts.h"
 #include "tests/rigs/findings.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/step_model.h"

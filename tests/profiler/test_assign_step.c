@@ -1,5 +1,5 @@
 /* Spans without a step get the step of the range that contains them. */
-#include "profiler/span_file.h"
+#include "profiler/record/span_file.h"
 
 #include "base/array.h"
 #include "tests/rigs/suite.h"

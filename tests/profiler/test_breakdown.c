@@ -1,8 +1,8 @@
 /* Breakdowns of what a device did: intervals, traces of own runs and of imports. */
-#include "profiler/breakdown.h"
+#include "profiler/analysis/breakdown.h"
 
 #include "base/array.h"
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"

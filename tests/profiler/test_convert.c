@@ -1,12 +1,12 @@
 /* Convert span files to traces: the traces hold all recorded spans, however the ranks ended. */
-#include "profiler/run_set.h"
+#include "profiler/analysis/run_set.h"
 
 #include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "profiler/analysis.h"
-#include "profiler/job_build.h"
-#include "profiler/span_file.h"
+#include "profiler/analysis/analysis.h"
+#include "profiler/analysis/job_build.h"
+#include "profiler/record/span_file.h"
 #include "reports/print.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/step_model.h"

@@ -10,7 +10,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "profiler/cupti.h"
+#include "profiler/record/cupti.h"
 #include "tests/fakes/fake_cupti_cuda.h"
 #include "tests/rigs/cupti_capture_cuda.h"
 #include "tests/rigs/kept_spans.h"

@@ -1,5 +1,5 @@
 /* CUPTI's clock mapped to ours: points, interpolation, and a clock that was set. */
-#include "profiler/cupti_clock.h"
+#include "profiler/record/cupti_clock.h"
 
 #include "base/clock.h"
 #include "tests/rigs/suite.h"

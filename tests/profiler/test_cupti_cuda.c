@@ -1,6 +1,6 @@
 /* The CUPTI session without a GPU: opening, refusals, flushing and closing, over the fake CUPTI.
  * test_cupti_records_cuda.c tests the records. */
-#include "profiler/cupti.h"
+#include "profiler/record/cupti.h"
 
 #include "tests/rigs/suite.h"
 

@@ -1,5 +1,5 @@
 /* The memory of API calls: whatever their numbers, the last ones are known. */
-#include "profiler/cupti_issues.h"
+#include "profiler/record/cupti_issues.h"
 
 #include "base/rng.h"
 #include "tests/rigs/suite.h"

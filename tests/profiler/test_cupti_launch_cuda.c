@@ -1,12 +1,12 @@
 /* Attribute kernels that NCCL launches on its own threads to the collective being issued. */
-#include "profiler/cupti.h"
+#include "profiler/record/cupti.h"
 
 #include "tests/rigs/suite.h"
 
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
-#include "profiler/cupti_clock.h"
+#include "profiler/record/cupti_clock.h"
 #include "tests/fakes/fake_cupti_cuda.h"
 #include "tests/rigs/cupti_rig_cuda.h"
 #include "tests/rigs/kept_spans.h"

@@ -1,5 +1,5 @@
 /* Instants that have the time of a kernel's record: which kernel's, and when there is none. */
-#include "profiler/cupti_marks.h"
+#include "profiler/record/cupti_marks.h"
 
 #include "base/array.h"
 #include "base/rng.h"

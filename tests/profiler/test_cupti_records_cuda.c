@@ -1,6 +1,6 @@
 /* Convert CUPTI's records to spans without a GPU: buffers of the headers' own structs,
  * played back by the fake CUPTI. */
-#include "profiler/cupti.h"
+#include "profiler/record/cupti.h"
 
 #include "tests/rigs/suite.h"
 

@@ -9,8 +9,8 @@
     defined(LK_HAVE_NVTX)
 
 #include "base/array.h"
-#include "base/trace.h"
-#include "profiler/cupti.h"
+#include "facts/trace.h"
+#include "profiler/record/cupti.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"

@@ -1,9 +1,9 @@
 /* Findings of runs whose truth is known: causes, order, and what each detector tells or does not.
  */
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 
 #include "base/array.h"
-#include "base/run_facts.h"
+#include "facts/run_facts.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"

@@ -9,10 +9,10 @@
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
-#include "profiler/cupti.h"
-#include "profiler/run_set.h"
-#include "profiler/span_file.h"
-#include "profiler/steps.h"
+#include "profiler/analysis/run_set.h"
+#include "profiler/analysis/steps.h"
+#include "profiler/record/cupti.h"
+#include "profiler/record/span_file.h"
 #include "runtime/train/trainer.h"
 #include "tests/fakes/fake_cuda.h"
 #include "tests/fakes/fake_cupti_cuda.h"

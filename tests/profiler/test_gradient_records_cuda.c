@@ -8,11 +8,11 @@
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
-#include "base/job.h"
-#include "profiler/cupti.h"
-#include "profiler/job_build.h"
-#include "profiler/run_set.h"
-#include "profiler/span_file.h"
+#include "facts/job.h"
+#include "profiler/analysis/job_build.h"
+#include "profiler/analysis/run_set.h"
+#include "profiler/record/cupti.h"
+#include "profiler/record/span_file.h"
 #include "runtime/train/trainer.h"
 #include "tests/fakes/fake_cuda.h"
 #include "tests/fakes/fake_cupti_cuda.h"

@@ -1,9 +1,9 @@
 /* Chakra execution traces: the replay of their graphs, what becomes of nodes, and damaged files. */
 #include "base/array.h"
+#include "profiler/analysis/run_set.h"
 #include "profiler/import/chakra.h"
 #include "profiler/import/format.h"
 #include "profiler/import/import.h"
-#include "profiler/run_set.h"
 #include "tests/rigs/chakra_file.h"
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"

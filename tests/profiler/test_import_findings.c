@@ -1,5 +1,5 @@
 /* Findings about imported traces: what the job itself does. */
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"

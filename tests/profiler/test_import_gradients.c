@@ -1,6 +1,6 @@
 /* These tests import a rank and check its gradients: by the shapes in its trace. */
 #include "base/array.h"
-#include "base/run_facts.h"
+#include "facts/run_facts.h"
 #include "profiler/import/import.h"
 #include "profiler/import/torch_values.h"
 #include "tests/rigs/kineto_text.h"

@@ -1,5 +1,5 @@
 /* Importing data bases of Nsight Systems. */
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"

@@ -1,10 +1,10 @@
 /* Steps that nobody marked: the smallest period of the collectives, or of the kernels. */
 #include "base/array.h"
-#include "base/run_facts.h"
-#include "profiler/analysis.h"
+#include "facts/run_facts.h"
+#include "profiler/analysis/analysis.h"
+#include "profiler/analysis/job_build.h"
 #include "profiler/import/period.h"
 #include "profiler/import/rank.h"
-#include "profiler/job_build.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/suite.h"
 

@@ -1,10 +1,10 @@
 /* Files of the preload library: damaged ones, clocks of several hosts, and what an analysis says of
  * hosts whose computation nobody recorded. tests/preload has the library's own tests. */
 #include "base/array.h"
-#include "base/dtype.h"
 #include "base/file.h"
-#include "base/probe_file.h"
-#include "profiler/analysis.h"
+#include "facts/dtype.h"
+#include "facts/probe_file.h"
+#include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
 #include "profiler/import/preload.h"
 #include "tests/rigs/must.h"

@@ -6,7 +6,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 #include "profiler/import/kineto.h"
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"

@@ -1,5 +1,5 @@
 /* Issue windows of collectives: queries while they are written, and long after. */
-#include "profiler/cupti_clock.h"
+#include "profiler/record/cupti_clock.h"
 
 #include "tests/rigs/suite.h"
 

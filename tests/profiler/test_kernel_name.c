@@ -1,5 +1,5 @@
 /* Short names of kernels, for names by nvcc, cuBLAS and NCCL. */
-#include "profiler/cupti_names.h"
+#include "profiler/record/cupti_names.h"
 
 #include "base/array.h"
 #include "tests/rigs/suite.h"

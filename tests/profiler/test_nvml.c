@@ -1,5 +1,5 @@
 /* A GPU's state by NVML, without a GPU (tests/fakes/fake_nvml.h), and summaries of samples. */
-#include "profiler/nvml.h"
+#include "profiler/record/nvml.h"
 
 #include "base/array.h"
 #include "base/clock.h"

@@ -2,7 +2,7 @@
  * NVTX ranges as a tool receives them: NVTX loads tests/nvtx/injection.c, like Nsight Systems'
  * library, into runs of the program and into this process.
  */
-#include "profiler/nvtx.h"
+#include "profiler/record/nvtx.h"
 
 #include "base/array.h"
 #include "tests/rigs/nvtx_log.h"

@@ -4,7 +4,7 @@
  * work launched within them.
  */
 #include "base/array.h"
-#include "profiler/nvtx.h"
+#include "profiler/record/nvtx.h"
 #include "runtime/train/trainer.h"
 #include "tests/fakes/fake_cuda.h"
 #include "tests/rigs/nvtx_log.h"

@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/rng.h"
-#include "profiler/span_file.h"
+#include "profiler/record/span_file.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"

@@ -1,7 +1,7 @@
 /* Which backward a gradient's instant belongs to. */
 #include "base/array.h"
 #include "base/clock.h"
-#include "profiler/steps.h"
+#include "profiler/analysis/steps.h"
 #include "tests/rigs/suite.h"
 
 #define US LK_NS_PER_US

@@ -1,12 +1,12 @@
 /* Cutting traces into steps, finding runs, and job.json from them. */
-#include "profiler/steps.h"
+#include "profiler/analysis/steps.h"
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/run_facts.h"
-#include "profiler/analysis.h"
-#include "profiler/job_build.h"
-#include "profiler/run_set.h"
+#include "facts/run_facts.h"
+#include "profiler/analysis/analysis.h"
+#include "profiler/analysis/job_build.h"
+#include "profiler/analysis/run_set.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/step_model.h"
 

@@ -1,6 +1,6 @@
 /* Updates beside backward in a trace: what of them is the optimizer's time, by hand. */
 #include "base/array.h"
-#include "profiler/steps.h"
+#include "profiler/analysis/steps.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/suite.h"
 

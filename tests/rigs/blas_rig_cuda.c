@@ -1,6 +1,6 @@
 #include "tests/rigs/blas_rig_cuda.h"
 
-#include "base/dtype.h"
+#include "facts/dtype.h"
 #include "tests/fakes/fake_cublaslt_cuda.h"
 
 #include <check.h>

@@ -2,8 +2,8 @@
 #ifndef LK_TESTS_CHAKRA_FILE_H
 #define LK_TESTS_CHAKRA_FILE_H
 
-#include "base/chakra.h"
 #include "base/protobuf.h"
+#include "facts/chakra.h"
 
 #include <stdint.h>
 

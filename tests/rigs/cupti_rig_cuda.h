@@ -6,7 +6,7 @@
 #ifndef LK_TESTS_CUPTI_RIG_CUDA_H
 #define LK_TESTS_CUPTI_RIG_CUDA_H
 
-#include "profiler/cupti.h"
+#include "profiler/record/cupti.h"
 
 #include <stddef.h>
 #include <stdint.h>

@@ -2,7 +2,7 @@
 #ifndef LK_TESTS_FINDINGS_H
 #define LK_TESTS_FINDINGS_H
 
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 #include "tests/rigs/graph_run.h"
 
 #include "base/array.h"
-#include "base/dtype.h"
+#include "facts/dtype.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>

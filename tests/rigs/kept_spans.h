@@ -2,7 +2,7 @@
 #ifndef LK_TESTS_KEPT_SPANS_H
 #define LK_TESTS_KEPT_SPANS_H
 
-#include "base/span.h"
+#include "facts/span.h"
 
 #include <stddef.h>
 

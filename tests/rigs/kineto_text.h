@@ -4,7 +4,7 @@
 #ifndef LK_TESTS_KINETO_TEXT_H
 #define LK_TESTS_KINETO_TEXT_H
 
-#include "base/trace.h"
+#include "facts/trace.h"
 
 #define HEAD                                                                                       \
     "{\"schemaVersion\": 1, \"deviceProperties\": [{\"id\": 1, \"name\": \"GPU \\\"X\\\"\"}],"     \

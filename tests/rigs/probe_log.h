@@ -2,7 +2,7 @@
 #ifndef LK_TESTS_RIGS_PROBE_LOG_H
 #define LK_TESTS_RIGS_PROBE_LOG_H
 
-#include "base/probe_file.h"
+#include "facts/probe_file.h"
 
 #include <stddef.h>
 

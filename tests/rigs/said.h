@@ -2,7 +2,7 @@
 #ifndef LK_TESTS_SAID_H
 #define LK_TESTS_SAID_H
 
-#include "base/forecast.h"
+#include "facts/forecast.h"
 
 /* Return where a text has these words, however it is wrapped: any white space stands for a blank.
  * NULL: nowhere. */

@@ -5,8 +5,8 @@
 #ifndef LK_TESTS_SIM_TRUTH_H
 #define LK_TESTS_SIM_TRUTH_H
 
-#include "base/cluster.h"
-#include "base/job.h"
+#include "facts/cluster.h"
+#include "facts/job.h"
 #include "sim/forecast/forecast.h"
 #include "sim/step/config.h"
 #include "sim/whatif/whatif.h"

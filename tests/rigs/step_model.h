@@ -1,13 +1,13 @@
 /*
  * Traces of a run whose truth is known, to test readers of traces: K ranks that follow the step
- * model (base/forecast.h has the rows), computed bucket by bucket.
+ * model (facts/forecast.h has the rows), computed bucket by bucket.
  */
 #ifndef LK_TESTS_STEP_MODEL_H
 #define LK_TESTS_STEP_MODEL_H
 
-#include "base/forecast.h"
 #include "base/status.h"
-#include "base/trace.h"
+#include "facts/forecast.h"
+#include "facts/trace.h"
 
 #include <stdbool.h>
 #include <stddef.h>

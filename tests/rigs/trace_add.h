@@ -2,7 +2,7 @@
 #ifndef LK_TESTS_TRACE_ADD_H
 #define LK_TESTS_TRACE_ADD_H
 
-#include "base/trace.h"
+#include "facts/trace.h"
 
 /* Return the id of a name, which is added if the trace lacks it. */
 uint16_t trace_add_name(struct lk_trace *t, const char *name);

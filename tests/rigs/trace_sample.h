@@ -2,7 +2,7 @@
 #ifndef LK_TESTS_TRACE_SAMPLE_H
 #define LK_TESTS_TRACE_SAMPLE_H
 
-#include "base/trace.h"
+#include "facts/trace.h"
 
 /* Make the trace of rank `rank` of `world`, two steps with all kinds of spans. Freed by
  * lk_trace_fini. */

@@ -2,7 +2,7 @@
 #include "runtime/comm/comm.h"
 
 #include "base/rng.h"
-#include "base/span.h"
+#include "facts/span.h"
 #include "runtime/comm/comm_tcp.h"
 #include "tests/rigs/ranks.h"
 #include "tests/rigs/suite.h"

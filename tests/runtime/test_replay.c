@@ -2,7 +2,7 @@
 #include "runtime/train/trainer.h"
 
 #include "base/array.h"
-#include "base/job.h"
+#include "facts/job.h"
 #include "kernels/ops.h"
 #include "tests/rigs/ranks.h"
 #include "tests/rigs/scratch.h"

@@ -1,7 +1,7 @@
 /* The sentences that forecasts begin with, on points made by hand. */
 #include "base/array.h"
-#include "base/forecast.h"
-#include "base/forecast_answer.h"
+#include "facts/forecast.h"
+#include "facts/forecast_answer.h"
 #include "sim/forecast/backtest.h"
 #include "tests/rigs/suite.h"
 

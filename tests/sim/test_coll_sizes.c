@@ -1,6 +1,6 @@
 /* Collectives outside the sizes that were measured: parts of a real table predict the rest. */
 #include "base/array.h"
-#include "base/preset.h"
+#include "facts/preset.h"
 #include "sim/collective/coll_cost.h"
 #include "tests/rigs/suite.h"
 

@@ -4,9 +4,9 @@
  */
 #include "base/array.h"
 #include "base/file.h"
-#include "profiler/analysis.h"
-#include "profiler/job_build.h"
-#include "profiler/run_set.h"
+#include "profiler/analysis/analysis.h"
+#include "profiler/analysis/job_build.h"
+#include "profiler/analysis/run_set.h"
 #include "sim/forecast/predictor.h"
 #include "sim/step/simulate.h"
 #include "tests/rigs/scratch.h"

@@ -4,8 +4,8 @@
  * Also the bundle for GPU machines: programs that need only the C library.
  */
 #include "base/array.h"
-#include "base/job.h"
 #include "base/json.h"
+#include "facts/job.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 

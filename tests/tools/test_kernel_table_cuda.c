@@ -48,7 +48,7 @@ START_TEST(a_split_pack_is_found)
     dir = scratch_create();
     r = shell_run(
         "root=$PWD && cd '%s' && mkdir kernels && cp $root/kernels/*.cuh $root/kernels/*.h "
-        "$root/kernels/%s.cu kernels && ln -s $root/base base && "
+        "$root/kernels/%s.cu kernels && ln -s $root/base $root/facts . && "
         "sed -i 's/if constexpr (sizeof x < 8)/if constexpr (%s)/' kernels/ptx.cuh && "
         "printf '<!-- kernels -->\\n<!-- end of kernels -->\\n' > table.md && "
         "$root/tools/kernels " NVCC " --check table.md 2>&1",

@@ -27,7 +27,7 @@ def records(c):
     rank = trace["lockstep"]["ranks"][0]
     kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel" and e.get("ph") == "X"]
     figures = {"kernels": len(kernels), "dropped": rank["dropped"], "truncated": rank["truncated"]}
-    for e in trace["traceEvents"]:  # the recorder's own counters: profiler/cupti.h
+    for e in trace["traceEvents"]:  # the recorder's own counters: profiler/record/cupti.h
         if e.get("ph") == "C" and e["name"].startswith("GPU records"):
             figures[e["name"]] = e["args"]["value"]
         if e.get("ph") == "C" and e["name"].startswith("device clock error"):

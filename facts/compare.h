@@ -1,0 +1,86 @@
+/*
+ * Comparisons of two measurements or forecasts, A and B, point by point: the ratio of their speeds
+ * with its interval, and a verdict.
+ */
+#ifndef LK_FACTS_COMPARE_H
+#define LK_FACTS_COMPARE_H
+
+#include "base/stats.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "base/units.h"
+#include "base/words.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LK_COMPARE_LEVEL 0.90 /* of the intervals that artefacts carry */
+
+/* X(verdict, name) of B against A. */
+#define LK_DIFFERENCE_LIST(X)                                                                      \
+    X(LK_DIFFERENCE_NOISE, "within noise") /* the ratio's interval holds 1 */                      \
+    X(LK_DIFFERENCE_FASTER, "faster")                                                              \
+    X(LK_DIFFERENCE_SLOWER, "slower")                                                              \
+    X(LK_DIFFERENCE_UNKNOWN, "no interval") /* a side has none: chance is not told apart */
+
+enum lk_difference { LK_DIFFERENCE_LIST(LK_WORD_VALUE) LK_DIFFERENCE_COUNT };
+LK_WORDS_DECLARE(lk_difference, enum lk_difference);
+
+/* One point of both. An interval that is not known is NaN. */
+struct lk_compared {
+    char *what;   /* "all_reduce 25.0 MiB, 2 GPUs"; owned */
+    char *labels; /* the same as labels (base/label.h); owned */
+    char other;   /* letter of the side that is compared with A: 'B', ...; set by the caller */
+    enum lk_dimension dim; /* time: less is faster; else more is */
+    int gpus;              /* 0: not of any */
+    double bytes;          /* of a collective; 0: it is none */
+    bool detail;           /* of a second kind, as collectives that were timed alone */
+    struct lk_estimate a, b;
+    double efficiency_a, efficiency_b; /* of forecasts; 0: none */
+    struct lk_estimate ratio;          /* speed of B over that of A: above 1, B is faster */
+    enum lk_difference verdict;
+};
+
+struct lk_comparison {
+    struct lk_compared *rows;
+    size_t n, capacity;
+    size_t only_a, only_b; /* points that the other lacks */
+};
+
+/*
+ * Append a point: what and labels are taken over, also on failure. ratio NULL: computed from both
+ * intervals, which are taken as independent (Zou and Donner 2008, "Construction of confidence
+ * limits about effect measures", on logarithms).
+ */
+enum lk_status lk_compare_add(struct lk_comparison *c, struct lk_compared row,
+                              const struct lk_estimate *ratio);
+/*
+ * Compare two times by their repetitions, of which each has two or more: Welch's interval of the
+ * ratio of the means, on logarithms, with its degrees of freedom rounded down. All are above 0.
+ */
+struct lk_estimate lk_compare_welch(const double *a, size_t n_a, const double *b, size_t n_b,
+                                    double level);
+/* Count the points of a verdict. */
+size_t lk_compare_count(const struct lk_comparison *c, enum lk_difference verdict);
+/* Tabulate the points of a dimension, those of detail or the others; *out is NULL when there is
+ * none. */
+enum lk_status lk_compare_table(const struct lk_comparison *c, enum lk_dimension dim, bool detail,
+                                const char *title, struct lk_table **out);
+void lk_comparison_fini(struct lk_comparison *c); /* zeroes it; safe on a zeroed one */
+
+/*
+ * Compare clusters: collectives that were measured on both in the same way, and the latency and
+ * bandwidth of links; forecasts: configurations that both have; jobs: compute at each local batch.
+ */
+enum lk_status lk_compare_clusters(const struct lk_cluster *a, const struct lk_cluster *b,
+                                   struct lk_comparison *out);
+enum lk_status lk_compare_forecasts(const struct lk_forecast *a, const struct lk_forecast *b,
+                                    struct lk_comparison *out);
+enum lk_status lk_compare_jobs(const struct lk_job *a, const struct lk_job *b,
+                               struct lk_comparison *out);
+
+#endif

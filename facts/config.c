@@ -1,0 +1,92 @@
+/* Configurations: the words of their schemes, comparison, and what follows from a world size. */
+#include "facts/config.h"
+
+#include "facts/bounds.h"
+
+const struct lk_words lk_sharding_words = LK_WORDS("a sharding", LK_SHARDING_LIST);
+const struct lk_words lk_compression_words = LK_WORDS("a compression", LK_COMPRESSION_LIST);
+const struct lk_words lk_grad_dtype_words = LK_WORDS("a gradient dtype", LK_GRAD_DTYPE_LIST);
+
+static const uint64_t grad_dtype_bytes[] = {LK_GRAD_DTYPE_LIST(LK_WORD_THIRD)};
+
+uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d)
+{
+    return grad_dtype_bytes[d];
+}
+
+bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
+{
+    return a->world_size == b->world_size && a->nodes == b->nodes &&
+           a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
+           a->no_sync == b->no_sync && a->first_bytes == b->first_bytes &&
+           a->cap_bytes == b->cap_bytes && lk_config_same_scheme(a, b);
+}
+
+bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
+{
+    return a->algo == b->algo && a->grad_dtype == b->grad_dtype &&
+           a->compression == b->compression && a->powersgd_rank == b->powersgd_rank &&
+           a->sharding == b->sharding && a->shard_group == b->shard_group &&
+           a->averaging_period == b->averaging_period;
+}
+
+double lk_config_samples(const struct lk_config *c)
+{
+    return (double)c->world_size * (c->local_batch > 0 ? c->local_batch : 1) * c->accumulation;
+}
+
+enum lk_status lk_config_split_global(int64_t global, struct lk_config *c)
+{
+    int64_t share = global / c->world_size, batch = share < c->local_batch ? share : c->local_batch;
+
+    if (global <= 0)
+        return LK_OK;
+    if (global % c->world_size || share % batch)
+        return lk_fail(LK_EUSAGE,
+                       "a global batch of %lld does not split into %d GPUs with local batch %d",
+                       (long long)global, c->world_size, c->local_batch);
+    if (share / batch > LK_ACCUMULATION_MAX)
+        return lk_fail(LK_EUSAGE,
+                       "a global batch of %lld is more than %d micro-batches of %lld on %d GPUs",
+                       (long long)global, LK_ACCUMULATION_MAX, (long long)batch, c->world_size);
+    c->local_batch = (int)batch;
+    c->accumulation = (int)(share / batch);
+    return LK_OK;
+}
+
+bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch)
+{
+    struct lk_config other = *c;
+
+    other.local_batch = local_batch;
+    return lk_config_split_global(global, &other) == LK_OK;
+}
+
+enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most)
+{
+    int nodes = (c->world_size - 1) / per_node + 1;
+
+    if (most > 0 && nodes > most)
+        nodes = most;
+    if (c->world_size % nodes)
+        return lk_fail(LK_EUSAGE, "%d ranks do not fill %d nodes of %d equally", c->world_size,
+                       nodes, per_node);
+    c->nodes = nodes;
+    return LK_OK;
+}
+
+double lk_config_sharers(const struct lk_config *c)
+{
+    switch (c->sharding) {
+    case LK_SHARDING_ZERO1:
+    case LK_SHARDING_ZERO2:
+    case LK_SHARDING_ZERO3:
+    case LK_SHARDING_GRAD_OP:
+    case LK_SHARDING_ASYNC:
+        return c->world_size;
+    case LK_SHARDING_HSDP:
+        return c->shard_group > 0 ? c->shard_group : (double)c->world_size / c->nodes;
+    default:
+        return 1;
+    }
+}

@@ -1,0 +1,107 @@
+/*
+ * A configuration is one way to run a job on a cluster. Measured runs, forecast points, what-ifs
+ * and plans hold one each, and every model takes it as it is. Its schemes say how a step's
+ * gradients are exchanged: sharding (which rank keeps what), gradient dtype and compression (what
+ * is sent). Their names are the words of the command line and of forecast files.
+ */
+#ifndef LK_FACTS_CONFIG_H
+#define LK_FACTS_CONFIG_H
+
+#include "base/status.h"
+#include "base/words.h"
+#include "facts/coll.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* X(scheme, name, help): sim/step/volume.h has the volumes and collectives of each. */
+#define LK_SHARDING_LIST(X)                                                                        \
+    X(LK_SHARDING_DDP, "ddp", "every rank keeps all; gradients are all-reduced")                   \
+    X(LK_SHARDING_ZERO1, "zero1", "optimizer states are sharded")                                  \
+    X(LK_SHARDING_ZERO2, "zero2", "optimizer states and gradients are sharded")                    \
+    X(LK_SHARDING_ZERO3, "zero3", "parameters too; FSDP's FULL_SHARD")                             \
+    X(LK_SHARDING_GRAD_OP, "shard-grad-op", "FSDP: parameters are kept through backward")          \
+    X(LK_SHARDING_HSDP, "hsdp", "full sharding in groups, all-reduce between them")                \
+    X(LK_SHARDING_LOCAL_SGD, "local-sgd", "parameters are averaged every period of steps")         \
+    X(LK_SHARDING_DILOCO, "diloco", "an outer optimizer every period of steps")                    \
+    X(LK_SHARDING_ASYNC, "async", "asynchronous updates, no barrier between ranks")
+
+enum lk_sharding { LK_SHARDING_LIST(LK_WORD_VALUE) LK_SHARDING_COUNT };
+
+/* X(compression, name, help): a DDP communication hook. It does not change the bucket limits. */
+#define LK_COMPRESSION_LIST(X)                                                                     \
+    X(LK_COMPRESSION_NONE, "none", "gradients as they are")                                        \
+    X(LK_COMPRESSION_FP16, "fp16", "cast to float16 and back")                                     \
+    X(LK_COMPRESSION_BF16, "bf16", "cast to bfloat16 and back")                                    \
+    X(LK_COMPRESSION_POWERSGD, "powersgd", "low-rank factors of each matrix")
+
+enum lk_compression { LK_COMPRESSION_LIST(LK_WORD_VALUE) LK_COMPRESSION_COUNT };
+
+/*
+ * X(dtype, name, bytes an element): the dtype that gradients are produced in. Bucket limits count
+ * its bytes. Integer tensors keep their own.
+ */
+#define LK_GRAD_DTYPE_LIST(X)                                                                      \
+    X(LK_GRAD_OWN, "own", 0)                                                                       \
+    X(LK_GRAD_F32, "float32", 4)                                                                   \
+    X(LK_GRAD_F16, "float16", 2)                                                                   \
+    X(LK_GRAD_BF16, "bfloat16", 2)                                                                 \
+    X(LK_GRAD_F8, "float8", 1)
+
+enum lk_grad_dtype { LK_GRAD_DTYPE_LIST(LK_WORD_VALUE) LK_GRAD_DTYPE_COUNT };
+
+LK_WORDS_DECLARE(lk_sharding, enum lk_sharding);
+LK_WORDS_DECLARE(lk_compression, enum lk_compression);
+LK_WORDS_DECLARE(lk_grad_dtype, enum lk_grad_dtype);
+uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d); /* 0: the tensor's own */
+
+/* The value 0 of every member after the bucket limits means PyTorch's plain DDP. */
+struct lk_config {
+    int world_size; /* the world size: ranks of one GPU each */
+    int nodes;
+    int local_batch;                 /* samples of a rank's micro-batch; 0: not known */
+    int accumulation;                /* micro-batches a step */
+    bool no_sync;                    /* gradients are reduced on the last micro-batch alone */
+    uint64_t first_bytes, cap_bytes; /* bucket limits; 0: not known */
+    enum lk_algo algo;               /* of the collectives; AUTO: what the cluster would choose */
+    enum lk_grad_dtype grad_dtype;   /* dtype that gradients are produced in */
+    enum lk_compression compression; /* communication hook */
+    int powersgd_rank;               /* POWERSGD: of the factors, 1 or more */
+    enum lk_sharding sharding;
+    int shard_group;      /* HSDP: ranks that share one copy of the model; 0: those of a node */
+    int averaging_period; /* LOCAL_SGD and DILOCO: steps from one averaging to the next, 1 or more
+                           */
+};
+
+/* A point of a scaling curve: a configuration with the throughput measured in it, or one whose
+ * throughput is to be forecast. */
+struct lk_scaling_point {
+    struct lk_config config;
+    double throughput; /* samples a second of all ranks; not read where it is to be forecast */
+};
+
+/* Return true if all members are equal. */
+bool lk_config_equal(const struct lk_config *a, const struct lk_config *b);
+/* Return true if gradients are exchanged alike: algorithm, dtype, compression, sharding with its
+ * group and averaging period. */
+bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b);
+/* Return the samples of one step of all ranks; an unknown local batch counts as one sample. */
+double lk_config_samples(const struct lk_config *c);
+/*
+ * Apply strong scaling: set the accumulation, and a smaller local batch where it exceeds a rank's
+ * share, so that a step has `global` samples of all ranks. A global batch of 0 or less changes
+ * nothing. LK_EUSAGE: it does not divide into ranks and whole local batches, or takes too many
+ * micro-batches. pre: the local batch is known.
+ */
+enum lk_status lk_config_split_global(int64_t global, struct lk_config *c);
+/* Return true if it divides so for the configuration with another local batch. */
+bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch);
+/* Set the nodes to as few of per_node GPUs as hold the ranks, but no more than `most` (0: any
+ * number), which then hold more ranks each. LK_EUSAGE: the ranks do not divide equally among them.
+ */
+enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most);
+/* Return the ranks that share one copy of what the sharding divides, the optimizer's work too; 1
+ * when it divides nothing. */
+double lk_config_sharers(const struct lk_config *c);
+
+#endif

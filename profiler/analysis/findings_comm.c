@@ -1,0 +1,114 @@
+/* Findings about communication: wire, overlap, launches. */
+#include "facts/coll.h"
+#include "profiler/analysis/analysis_impl.h"
+
+#include <math.h>
+
+static const double poor_overlap = 0.5; /* of pending communication is exposed */
+
+/* ---- Wire and overlap ---- */
+
+/* Return the index of the rank that all others wait for, as far as findings say; -1: none. */
+static int late_rank(const struct lk_analysis *a)
+{
+    for (size_t i = 0; i < a->n_findings; i++)
+        switch (a->findings[i].id) {
+        case LK_FINDING_SLOW_RANK:
+        case LK_FINDING_RANK_INPUT:
+        case LK_FINDING_LATE_RANK:
+            return lk_knows_waits_(a) ? a->findings[i].rank : -1;
+        default:
+            break;
+        }
+    return -1;
+}
+
+double lk_exposed_wire_(const struct lk_analysis *a)
+{
+    int late = late_rank(a);
+
+    return late < 0 ? a->losses_s[LK_LOSS_WIRE]
+                    : fmin(a->ranks[late].losses_s[LK_LOSS_WIRE], a->losses_s[LK_LOSS_WIRE]);
+}
+
+double lk_moving_(const struct lk_analysis *a)
+{
+    int late = late_rank(a);
+    double moving = 0;
+
+    if (late >= 0)
+        return a->ranks[late].moving_s;
+    for (size_t k = 0; k < a->run->n; k++)
+        moving += a->ranks[k].moving_s / (double)a->run->n;
+    return moving;
+}
+
+/* Report the bus bandwidth of the largest bucket, if its wire time is known. Waits that are not
+ * known are in it. */
+enum lk_status lk_find_wire_(struct lk_analysis *a)
+{
+    const struct lk_analysis_bucket *big = NULL;
+    bool waits = !lk_knows_waits_(a) || (int)a->run->n < lk_run_world_size(a->run);
+    double cost = lk_exposed_wire_(a);
+    char rate[32];
+
+    for (size_t i = 0; i < a->n_buckets; i++)
+        if (a->buckets[i].bucket >= 0 && a->buckets[i].wire_s > 0 && a->buckets[i].bytes &&
+            (!big || a->buckets[i].bytes > big->bytes))
+            big = &a->buckets[i];
+    if (!big || lk_run_world_size(a->run) < 2 || cost < LK_FINDING_EXPOSED_SHARE * a->step_s)
+        return LK_OK;
+    (void)lk_units_format(LK_DIM_RATE,
+                          (double)big->bytes / big->wire_s *
+                              lk_coll_busbw_factor(LK_ALL_REDUCE, lk_run_gradient_ranks(a->run)),
+                          rate, sizeof rate);
+    return lk_finding_add_(
+        a, LK_FINDING_WIRE, -1, cost,
+        "wire bound%s: collectives are exposed %s a step; bucket %d moves at %s bus bandwidth%s",
+        waits ? ", or waiting for other ranks" : "", lk_time_text_(cost).buf, big->bucket, rate,
+        waits ? ", waits included" : "");
+}
+
+/* Report poor overlap, relative to the time in which bytes moved: waiting for a late rank is not a
+ * matter of overlap. */
+enum lk_status lk_find_poor_overlap_(struct lk_analysis *a)
+{
+    double moving = lk_moving_(a), exposed = lk_exposed_wire_(a);
+
+    if (lk_run_world_size(a->run) < 2 || exposed < LK_FINDING_EXPOSED_SHARE * a->step_s ||
+        exposed < poor_overlap * moving)
+        return LK_OK;
+    return lk_finding_add_(a, LK_FINDING_POOR_OVERLAP, -1, exposed,
+                           "poor overlap: compute covers only %.0f %% of the collectives",
+                           100 * (1 - exposed / moving));
+}
+
+/* ---- Launches ---- */
+
+/* Report collectives whose NCCL kernels start late, and who is late: the host or the GPU. */
+enum lk_status lk_find_late_launches_(struct lk_analysis *a)
+{
+    double cost = a->losses_s[LK_LOSS_LAUNCH];
+    struct lk_analysis_launch sum = {0};
+    double called;
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        sum.n += a->ranks[k].launch.n;
+        sum.delay_s += a->ranks[k].launch.delay_s;
+        sum.called_s += a->ranks[k].launch.called_s;
+    }
+    if (cost < LK_FINDING_LOSS_SHARE * a->step_s || !sum.n)
+        return LK_OK;
+    called = sum.called_s / sum.delay_s;
+    LK_PASS(lk_finding_add_(
+        a, LK_FINDING_LATE_LAUNCHES, -1, cost,
+        "late launches: NCCL's kernels start %s after they could on average, %s a step exposed; "
+        "%.0f %% of it passes until the host calls NCCL, the rest until the GPU has room for the "
+        "kernel",
+        lk_time_text_(sum.delay_s / (double)sum.n).buf, lk_time_text_(cost).buf, 100 * called));
+    lk_finding_next_(a, called > 0.5 ? "the host is behind: fewer or larger buckets, a CUDA graph"
+                                     : "leave NCCL room: give its stream a higher priority "
+                                       "(is_high_priority_stream), or collectives fewer SMs "
+                                       "(NCCL_MAX_CTAS)");
+    return LK_OK;
+}

@@ -1,0 +1,118 @@
+/* Findings about what the job and its host do. Divisions: hidden synchronisation, launches. */
+#include "profiler/analysis/analysis_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static const double idle_share = 0.1; /* of forward and backward */
+
+/* ---- Hidden synchronisation ---- */
+
+static bool is_kernel(const struct lk_trace *t, const struct lk_trace_span *s)
+{
+    return s->span.kind == LK_SPAN_KERNEL && t->tracks[s->track].kind == LK_TRACK_COMPUTE;
+}
+
+bool lk_next_wait_(const struct lk_run *run, const struct lk_trace *t, struct lk_wait_walk *w,
+                   struct lk_wait *out)
+{
+    /* Spans are by start; so the next kernel of a wait is never before that of the one before. */
+    for (; w->span < t->n_spans; w->span++) {
+        const struct lk_span *s = &t->spans[w->span].span, *k;
+
+        if (s->kind != LK_SPAN_SYNC || lk_step_index_(run, s->step) == run->n_steps)
+            continue;
+        while (w->kernel < t->n_spans && !(is_kernel(t, &t->spans[w->kernel]) &&
+                                           t->spans[w->kernel].span.start_ns >= s->end_ns))
+            w->kernel++;
+        if (w->kernel == t->n_spans)
+            break;
+        k = &t->spans[w->kernel].span;
+        if (k->step != s->step || k->ready_ns < s->end_ns)
+            continue; /* nothing of this step had to wait for the host */
+        *out = (struct lk_wait){.sync = s, .idle_ns = k->start_ns - s->end_ns};
+        w->span++;
+        return true;
+    }
+    return false;
+}
+
+enum lk_status lk_find_synchronisation_(struct lk_analysis *a)
+{
+    double steps = (double)(a->run->n_steps * a->run->n), cost;
+    const char *name = NULL; /* of the last one */
+    uint64_t idle_ns = 0;
+    struct lk_wait wait;
+    size_t n = 0;
+
+    for (size_t k = 0; k < a->run->n; k++)
+        for (struct lk_wait_walk w = {0}; lk_next_wait_(a->run, &a->run->traces[k], &w, &wait);
+             n++) {
+            idle_ns += wait.idle_ns;
+            name = lk_trace_span_name(&a->run->traces[k], wait.sync);
+        }
+    cost = lk_ns_to_s_(idle_ns) / steps;
+    if (!n || cost < LK_FINDING_HOST_SHARE * a->step_s)
+        return LK_OK;
+    return lk_finding_add_(
+        a, LK_FINDING_SYNCHRONISATION, -1, cost,
+        "hidden synchronisation: %.1f times a step the host waits for the GPU in mid-step (%s), "
+        "and the GPU then for the host, %s a step",
+        (double)n / steps, name, lk_time_text_(cost).buf);
+}
+
+/* ---- Launches ---- */
+
+struct idle {
+    uint64_t idle_ns, length_ns;
+};
+
+/* Sum idle time and length of forward and backward of the run's steps on one rank. */
+static struct idle sum_idle(const struct lk_run *run, const struct lk_rank_steps *r)
+{
+    struct idle sum = {0};
+
+    for (size_t i = 0; i < run->n_steps; i++) {
+        const struct lk_step *p = lk_rank_step(r, run->steps[i]);
+
+        for (size_t k = p->first_range; k < p->first_range + p->n_ranges; k++)
+            if (r->ranges[k].kind == LK_SPAN_FORWARD || r->ranges[k].kind == LK_SPAN_BACKWARD) {
+                sum.idle_ns += r->ranges[k].idle_ns;
+                sum.length_ns += r->ranges[k].end_ns - r->ranges[k].start_ns;
+            }
+    }
+    return sum;
+}
+
+/*
+ * Report kernels so small that they end before the host has launched the next. Some of the gaps are
+ * the recorder's: what it adds to a step is taken off, where the run has steps without it.
+ */
+enum lk_status lk_find_launch_bound_(struct lk_analysis *a)
+{
+    double recording = fmax(0, lk_recording_cost_s_(a->run)), cost, share; /* fmax drops a NaN */
+    struct idle all = {0};
+    char own[64] = "";
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        struct idle x = sum_idle(a->run, &a->run->ranks[k]);
+
+        all.idle_ns += x.idle_ns;
+        all.length_ns += x.length_ns;
+    }
+    cost = lk_s_from_ns(all.idle_ns) / (double)(a->run->n * a->run->n_steps) - recording;
+    share =
+        cost / (lk_s_from_ns(all.length_ns) / (double)(a->run->n * a->run->n_steps) - recording);
+    if (cost < LK_FINDING_LOSS_SHARE * a->step_s || share < idle_share)
+        return LK_OK;
+    if (recording > 0)
+        snprintf(own, sizeof own, " (%s more while recorded)", lk_time_text_(recording).buf);
+    return lk_finding_add_(
+        a, LK_FINDING_LAUNCH_BOUND, -1, cost,
+        "launch bound: no kernel runs in %.0f %% of %s, %s a step%s; kernels end before the host "
+        "has launched the next",
+        100 * share,
+        lk_run_periods(a->run) ? "the time from a step's first kernel to its last"
+                               : "forward and backward",
+        lk_time_text_(cost).buf, own);
+}

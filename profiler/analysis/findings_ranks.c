@@ -1,0 +1,200 @@
+/* Findings about ranks. Divisions: GPUs, what one rank does more than the others, what is known
+ * of the ranks. */
+#include "base/array.h"
+#include "base/stats.h"
+#include "profiler/analysis/analysis_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A clock this share below the others' explains a slow rank. NVIDIA's clocks move in steps of 15
+ * MHz; two steps are 2 %. */
+static const double slow_clock = 0.03;
+static const double throttled_share = 0.05; /* of the samples of a GPU's state */
+static const double unresolved_share = 0.5; /* of the collectives */
+/* So many ranks have a finding of their own, the worst ones. */
+enum { RANKS_TOLD = 8 };
+
+/* ---- GPUs ---- */
+
+static double clock_of(const struct lk_analysis *a, size_t k)
+{
+    const struct lk_gpu_summary *g = &a->ranks[k].gpu;
+
+    return g->n >= LK_FINDING_FEW ? g->quantity[LK_GPU_SM_CLOCK_MHZ].mean : NAN;
+}
+
+/* Set *out to the median clock of the ranks but k; NaN when there are none. */
+static enum lk_status clock_of_others(const struct lk_analysis *a, size_t k, double *out)
+{
+    double *clocks = NULL;
+    size_t n = 0;
+
+    LK_PASS(lk_alloc(&clocks, a->run->n, sizeof *clocks));
+    for (size_t i = 0; i < a->run->n; i++)
+        if (i != k && !isnan(clock_of(a, i)))
+            clocks[n++] = clock_of(a, i);
+    *out = n > 0 ? lk_stats_median(clocks, n) : NAN;
+    free(clocks);
+    return LK_OK;
+}
+
+static double compute_s(const struct lk_analysis *a, size_t k)
+{
+    return a->ranks[k].split.s[LK_PART_FORWARD] + a->ranks[k].split.s[LK_PART_BACKWARD];
+}
+
+/* Report GPUs whose clock is so much below the others' that it explains a slow rank. At the others'
+ * clock, compute takes as much less as the clock is lower, at most. */
+enum lk_status lk_find_gpu_clock_(struct lk_analysis *a)
+{
+    for (size_t k = 0; k < a->run->n; k++) {
+        double own = clock_of(a, k), others;
+        char why[LK_GPU_TEXT], throttled[LK_GPU_TEXT + 64] = "";
+
+        LK_PASS(clock_of_others(a, k, &others));
+        if (isnan(own) || isnan(others) || own > (1 - slow_clock) * others)
+            continue;
+        lk_gpu_throttle_text(&a->ranks[k].gpu, why);
+        if (why[0])
+            (void)snprintf(throttled, sizeof throttled, ", throttled %.0f %% of the time (%s)",
+                           100 * a->ranks[k].gpu.throttled, why);
+        LK_PASS(lk_finding_add_(
+            a, LK_FINDING_GPU_CLOCK, (int)k, compute_s(a, k) * (1 - own / others),
+            "GPU clock: rank %d: its GPU runs at %.0f MHz, %.0f %% below the others' %.0f MHz%s",
+            lk_run_rank(a->run, k), own, 100 * (1 - own / others), others, throttled));
+    }
+    return LK_OK;
+}
+
+/* Report GPUs that are throttled, with the most throttled one as an example. */
+enum lk_status lk_find_throttled_(struct lk_analysis *a)
+{
+    size_t n = 0, sampled = 0, worst = 0;
+    char text[LK_GPU_TEXT];
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        const struct lk_gpu_summary *g = &a->ranks[k].gpu;
+
+        sampled += g->n > 0;
+        n += g->n > 0 && g->throttled >= throttled_share;
+        if (g->n > 0 && g->throttled > 0 &&
+            !(a->ranks[worst].gpu.throttled >= g->throttled && a->ranks[worst].gpu.n > 0))
+            worst = k;
+    }
+    if (!n)
+        return LK_OK;
+    lk_gpu_summary_text(&a->ranks[worst].gpu, text);
+    return lk_finding_add_(
+        a, LK_FINDING_THROTTLED, (int)worst, NAN,
+        "throttled: %zu of %zu GPUs do not hold their clock; most that of rank %d: %s", n, sampled,
+        lk_run_rank(a->run, worst), text);
+}
+
+/* ---- What one rank does more than the others ---- */
+
+/* A loss of each rank, and how much of it is the rank's own. */
+struct own {
+    double s;
+    size_t rank; /* index */
+};
+
+static int own_order(const void *a, const void *b)
+{
+    const struct own *x = a, *y = b;
+
+    if (x->s != y->s)
+        return (x->s < y->s) - (x->s > y->s);
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/*
+ * Report the ranks that lose more by a row of the waterfall than the lower median of the ranks, by
+ * a share of the step. text: how a rank's number and the time are put.
+ */
+__attribute__((format(printf, 4, 0))) static enum lk_status
+find_own(struct lk_analysis *a, enum lk_finding_id id, enum lk_loss loss, const char *text)
+{
+    struct own *own = NULL;
+    double common;
+
+    LK_PASS(lk_alloc(&own, a->run->n, sizeof *own));
+    for (size_t k = 0; k < a->run->n; k++)
+        own[k] = (struct own){a->ranks[k].losses_s[loss], k};
+    qsort(own, a->run->n, sizeof *own, own_order);
+    common = loss == LK_LOSS_SLOW_RANK ? 0 : own[a->run->n / 2].s;
+    for (size_t i = 0; i < a->run->n && i < RANKS_TOLD; i++) {
+        double more = own[i].s - common;
+        enum lk_status st;
+
+        if (more < LK_FINDING_LOSS_SHARE * a->step_s)
+            break;
+        st = lk_finding_add_(a, id, (int)own[i].rank, more, text, lk_run_rank(a->run, own[i].rank),
+                             lk_time_text_(more).buf);
+        if (st != LK_OK) {
+            free(own);
+            return st;
+        }
+    }
+    free(own);
+    return LK_OK;
+}
+
+enum lk_status lk_find_slow_rank_(struct lk_analysis *a)
+{
+    return find_own(a, LK_FINDING_SLOW_RANK, LK_LOSS_SLOW_RANK,
+                    "slow rank: rank %d computes %s a step longer than the common pace");
+}
+
+enum lk_status lk_find_rank_input_(struct lk_analysis *a)
+{
+    return find_own(a, LK_FINDING_RANK_INPUT, LK_LOSS_INPUT,
+                    "late input: rank %d waits %s a step longer for its batches than the others");
+}
+
+enum lk_status lk_find_rank_launch_(struct lk_analysis *a)
+{
+    return find_own(a, LK_FINDING_RANK_LAUNCH, LK_LOSS_LAUNCH,
+                    "late launches of a rank: rank %d's NCCL kernels start late, %s a step more "
+                    "than the others'");
+}
+
+/* ---- What is known of the ranks ---- */
+
+enum lk_status lk_find_clocks_(struct lk_analysis *a)
+{
+    size_t n = 0;
+    uint64_t worst = 0;
+
+    if (a->run->n < 2 || !a->n_collectives || !lk_knows_waits_(a))
+        return LK_OK;
+    if (!a->aligned)
+        return lk_finding_add_(
+            a, LK_FINDING_CLOCKS, -1, NAN,
+            "clocks: some rank's clock was never compared, so wait and wire come from durations "
+            "alone");
+    for (size_t i = 0; i < a->n_collectives; i++)
+        n += !a->collectives[i].resolved;
+    for (size_t k = 0; k < a->run->n; k++)
+        if (a->run->ranks[k].uncertainty_ns > worst)
+            worst = a->run->ranks[k].uncertainty_ns;
+    if (!worst || (double)n < unresolved_share * (double)a->n_collectives)
+        return LK_OK;
+    return lk_finding_add_(
+        a, LK_FINDING_CLOCKS, -1, NAN,
+        "clocks: at %.0f %% of the collectives the last to arrive is unresolved (clocks agree "
+        "within %s)",
+        100 * (double)n / (double)a->n_collectives, lk_time_text_(lk_s_from_ns(worst)).buf);
+}
+
+/* Report that ranks are missing: what they made the others wait is not known. */
+enum lk_status lk_find_missing_ranks_(struct lk_analysis *a)
+{
+    if ((int)a->run->n == lk_run_world_size(a->run))
+        return LK_OK;
+    return lk_finding_add_(a, LK_FINDING_MISSING_RANKS, -1, NAN,
+                           "ranks: %zu of %d are here; what the others made them wait is %s",
+                           a->run->n, lk_run_world_size(a->run),
+                           a->run->n == 1 ? "unknown, and in the wire" : "known of these alone");
+}

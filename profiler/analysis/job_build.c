@@ -1,0 +1,526 @@
+/* Build a job from runs. */
+#include "profiler/analysis/job_build.h"
+
+#include "base/array.h"
+#include "facts/noise.h"
+#include "facts/run_facts.h"
+#include "profiler/analysis/analysis.h"
+#include "profiler/analysis/job_stats.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The trainer's counters, each a step and rank. */
+#define COUNTER_LOCAL "local gradient norm" /* of the rank's own mean gradient */
+#define COUNTER_MEAN  "gradient norm"       /* of the averaged one */
+
+/* ---- One job? ---- */
+
+static enum lk_status differ(const struct lk_run *a, const struct lk_run *b, const char *what)
+{
+    return lk_fail(LK_EUSAGE, "%s and %s are runs of different jobs: %s differs", a->dir, b->dir,
+                   what);
+}
+
+/* Return the index of a tensor in which two ranks or runs differ; SIZE_MAX: in none. */
+static size_t other_tensor(const struct lk_run_info *x, const struct lk_run_info *y)
+{
+    for (size_t i = 0; i < x->n_tensors; i++)
+        if (strcmp(x->tensors[i].name, y->tensors[i].name) ||
+            x->tensors[i].elems != y->tensors[i].elems ||
+            x->tensors[i].dtype != y->tensors[i].dtype)
+            return i;
+    return SIZE_MAX;
+}
+
+static enum lk_status check_same_job(const struct lk_run *a, const struct lk_run *b)
+{
+    const struct lk_run_info *x = lk_run_about(a), *y = lk_run_about(b);
+    size_t other;
+
+    if (strcmp(x->model, y->model))
+        return differ(a, b, "the model");
+    if (strcmp(x->sample_unit, y->sample_unit))
+        return differ(a, b, "the sample unit");
+    if (x->ddp_rule != y->ddp_rule)
+        return differ(a, b, "the DDP rule");
+    if (x->n_tensors != y->n_tensors)
+        return differ(a, b, "the number of gradient tensors");
+    other = other_tensor(x, y);
+    return other == SIZE_MAX ? LK_OK : differ(a, b, x->tensors[other].name);
+}
+
+/* The ranks of an import are read one by one. */
+static enum lk_status check_same_gradients(const struct lk_run *r)
+{
+    const struct lk_run_info *zero = lk_run_about(r);
+
+    for (size_t k = 1; k < r->n; k++) {
+        const struct lk_run_info *info = &r->traces[k].info;
+
+        if (info->n_tensors != zero->n_tensors || other_tensor(zero, info) != SIZE_MAX)
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: ranks %d and %d reduce different gradients, or in another order",
+                           r->dir, zero->rank, info->rank);
+    }
+    return LK_OK;
+}
+
+static enum lk_status check_runs(const struct lk_run_set *set)
+{
+    for (size_t i = 0; i < set->n; i++) {
+        enum lk_status st = check_same_job(&set->runs[0], &set->runs[i]);
+        struct lk_run_facts facts;
+
+        if (st == LK_OK)
+            st = lk_run_facts_read(lk_run_about(&set->runs[i]), &facts);
+        if (st != LK_OK)
+            return st;
+        if (facts.shared_gpu)
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: its ranks shared a GPU (--share-gpu), so its times mean nothing",
+                           set->runs[i].dir);
+        if (lk_run_periods(&set->runs[i]))
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: forward, backward and optimizer are not known: its steps were "
+                           "found as %s; torch.profiler marks them, and so do NVTX ranges",
+                           set->runs[i].dir, lk_run_periods(&set->runs[i]));
+        if (lk_run_gradient_ranks(&set->runs[i]) < lk_run_world_size(&set->runs[i]))
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: %d of %d ranks reduce a gradient: the job is not data-parallel "
+                           "alone (tensor, pipeline, expert parallel), and its forecast would be "
+                           "of another one",
+                           set->runs[i].dir, lk_run_gradient_ranks(&set->runs[i]),
+                           lk_run_world_size(&set->runs[i]));
+        LK_PASS(check_same_gradients(&set->runs[i]));
+        if (!lk_run_about(&set->runs[i])->n_tensors)
+            return lk_fail(
+                LK_EEVIDENCE,
+                "%s: how many gradients are reduced is not known: the trace says neither "
+                "their shapes nor the sizes of all-reduces; torch.profiler does with "
+                "record_shapes=True",
+                set->runs[i].dir);
+        if (!set->runs[i].n_steps)
+            return lk_fail(
+                LK_EEVIDENCE,
+                "%s: no step after the warm-up of %llu steps is complete on all ranks: with a "
+                "forward and a backward of each micro-batch, and the same collectives",
+                set->runs[i].dir, (unsigned long long)lk_run_about(&set->runs[i])->warmup_steps);
+    }
+    return LK_OK;
+}
+
+/* ---- Tensors ---- */
+
+/* Return the last micro-batch's backward of a step, or NULL. */
+static const struct lk_range *last_backward(const struct lk_rank_steps *r, const struct lk_step *p)
+{
+    for (size_t i = p->first_range + p->n_ranges; i-- > p->first_range;)
+        if (r->ranges[i].kind == LK_SPAN_BACKWARD)
+            return &r->ranges[i];
+    return NULL;
+}
+
+/* Return the share of a backward's own work done at an instant; its stalls do not count. */
+static double share(const struct lk_rank_steps *r, const struct lk_range *backward, uint64_t at_ns)
+{
+    uint64_t length = lk_range_work_ns(r, backward->start_ns, backward->end_ns);
+
+    return length ? (double)lk_range_work_ns(r, backward->start_ns, at_ns) / (double)length : 0;
+}
+
+/* Return in *out one tensor's median ready share over all steps and ranks of the given runs. */
+static enum lk_status ready_share(const struct lk_run *runs, size_t n_runs, size_t tensor,
+                                  double **samples, size_t *capacity, double *out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < n_runs; i++)
+        for (size_t k = 0; k < runs[i].n; k++)
+            for (size_t s = 0; s < runs[i].n_steps; s++) {
+                const struct lk_rank_steps *r = &runs[i].ranks[k];
+                const struct lk_range *b = last_backward(r, lk_rank_step(r, runs[i].steps[s]));
+
+                for (size_t m = b->first_mark; m < b->first_mark + b->n_marks; m++) {
+                    if (r->marks[m].tensor != (int32_t)tensor)
+                        continue;
+                    LK_PASS(lk_array_grow(samples, capacity, n + 1, sizeof **samples));
+                    (*samples)[n++] = share(r, b, r->marks[m].at_ns);
+                }
+            }
+    if (!n)
+        return lk_fail(LK_EEVIDENCE, "%s: no GRADIENT instant of tensor %s", runs[0].dir,
+                       lk_run_about(&runs[0])->tensors[tensor].name);
+    *out = lk_stats_median(*samples, n);
+    return LK_OK;
+}
+
+static enum lk_status fill_tensors(const struct lk_run *runs, size_t n_runs, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run_info *info = lk_run_about(&runs[0]);
+    double *samples = NULL;
+    size_t capacity = 0;
+
+    LK_TRY(lk_alloc(&j->tensors, info->n_tensors, sizeof *j->tensors));
+    for (; j->n_tensors < info->n_tensors; j->n_tensors++) {
+        struct lk_job_tensor *t = &j->tensors[j->n_tensors];
+
+        t->elems = info->tensors[j->n_tensors].elems;
+        t->dtype = info->tensors[j->n_tensors].dtype;
+        LK_TRY(lk_strdup(&t->name, info->tensors[j->n_tensors].name));
+    }
+    for (size_t i = 0; i < j->n_tensors; i++)
+        LK_TRY(ready_share(runs, n_runs, i, &samples, &capacity, &j->tensors[i].ready));
+out:
+    free(samples);
+    return st;
+}
+
+/* Return the first step of rank 0's trace that has an instant of every tensor, or else the first:
+ * of steps whose GPU records were lost, or in which they began, not all are known. */
+static const struct lk_step *first_whole_step(const struct lk_rank_steps *r, size_t n_tensors)
+{
+    for (size_t i = 0; i < r->n_steps; i++)
+        if (last_backward(r, &r->steps[i])->n_marks >= n_tensors)
+            return &r->steps[i];
+    return &r->steps[0];
+}
+
+/* Order tensors by their first instant in such a step. */
+static enum lk_status fill_ready_order(const struct lk_run *run, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_rank_steps *r = &run->ranks[0];
+    const struct lk_step *step = first_whole_step(r, j->n_tensors);
+    const struct lk_range *b = last_backward(r, step);
+    bool *seen = NULL;
+    size_t n = 0;
+
+    LK_TRY(lk_alloc(&seen, j->n_tensors, sizeof *seen));
+    LK_TRY(lk_alloc(&j->ready_order, j->n_tensors, sizeof *j->ready_order));
+    for (size_t m = b->first_mark; m < b->first_mark + b->n_marks; m++) {
+        int32_t tensor = r->marks[m].tensor;
+
+        if (tensor < 0 || (size_t)tensor >= j->n_tensors) {
+            st = lk_fail(LK_EPARSE, "%s: GRADIENT instant of tensor %d of %zu", run->dir, tensor,
+                         j->n_tensors);
+            goto out;
+        }
+        if (!seen[tensor])
+            j->ready_order[n++] = (size_t)tensor;
+        seen[tensor] = true;
+    }
+    if (n != j->n_tensors)
+        st = lk_fail(LK_EEVIDENCE, "%s: step %u has GRADIENT instants of %zu of %zu tensors",
+                     run->dir, step->step, n, j->n_tensors);
+out:
+    free(seen);
+    return st;
+}
+
+/* ---- Compute ---- */
+
+/* Describe the source of numbers: the first run, and a remark on what they wrongly contain. */
+static enum lk_status source_of(const struct lk_run *runs, size_t n_runs, const char *remark,
+                                char **out)
+{
+    return lk_asprintf(out, "%s%s%s", runs[0].dir, n_runs > 1 ? " and its repetitions" : "",
+                       remark);
+}
+
+static enum lk_status set_quantity(struct lk_quantity *q, const struct lk_estimate *e,
+                                   const char *source)
+{
+    return lk_quantity_set(q, e->value, e->lo, e->hi, e->n, "%s", source);
+}
+
+/* Map a step's part to a field. */
+static const struct {
+    enum lk_part part;
+    size_t offset;
+} compute_fields[] = {
+    {LK_PART_FORWARD, offsetof(struct lk_job_compute, forward_s)},
+    {LK_PART_BACKWARD, offsetof(struct lk_job_compute, backward_s)},
+    {LK_PART_INPUT, offsetof(struct lk_job_compute, input_s)},
+    {LK_PART_OPTIMIZER, offsetof(struct lk_job_compute, optimizer_s)},
+    {LK_PART_GAP, offsetof(struct lk_job_compute, gap_s)},
+};
+
+static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
+                                   struct lk_job_compute *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_estimate e;
+    char *source = NULL;
+
+    out->local_batch = lk_run_about(&runs[0])->local_batch;
+    LK_TRY(source_of(runs, n_runs,
+                     lk_run_about(&runs[0])->world_size > 1
+                         ? " (several ranks: co-location and overlap are in it)"
+                         : "",
+                     &source));
+    for (size_t i = 0; i < LK_COUNT(compute_fields); i++) {
+        LK_TRY(lk_job_part_mean(runs, n_runs, compute_fields[i].part, &e));
+        LK_TRY(set_quantity((struct lk_quantity *)((char *)out + compute_fields[i].offset), &e,
+                            source));
+    }
+    LK_TRY(lk_job_hidden_mean(runs, n_runs, &e));
+    if (e.value > 0)
+        LK_TRY(set_quantity(&out->optimizer_hidden_s, &e, source));
+    LK_TRY(lk_job_transient(runs, n_runs, &e));
+    LK_TRY(set_quantity(&out->transient, &e, source));
+out:
+    free(source);
+    return st;
+}
+
+static int compute_order(const void *a, const void *b)
+{
+    const struct lk_job_compute *x = a, *y = b;
+
+    return (x->local_batch > y->local_batch) - (x->local_batch < y->local_batch);
+}
+
+static bool has_batch(const struct lk_job *j, int local_batch)
+{
+    for (size_t i = 0; i < j->n_compute; i++)
+        if (j->compute[i].local_batch == local_batch)
+            return true;
+    return false;
+}
+
+/* Count the runs from `first` on with the same world size and local batch (they are adjacent). */
+static size_t same_batch(const struct lk_run_set *set, size_t first)
+{
+    const struct lk_run_info *a = lk_run_about(&set->runs[first]);
+    size_t n = 1;
+
+    while (first + n < set->n && lk_run_about(&set->runs[first + n])->world_size == a->world_size &&
+           lk_run_about(&set->runs[first + n])->local_batch == a->local_batch)
+        n++;
+    return n;
+}
+
+/* The runs are sorted by world size, so the first with a batch are those of the smallest. */
+static enum lk_status fill_compute_rows(const struct lk_run_set *set, struct lk_job *j)
+{
+    LK_PASS(lk_alloc(&j->compute, set->n, sizeof *j->compute));
+    for (size_t i = 0, n; i < set->n; i += n) {
+        n = same_batch(set, i);
+        if (has_batch(j, lk_run_about(&set->runs[i])->local_batch))
+            continue;
+        LK_PASS(fill_compute(&set->runs[i], n, &j->compute[j->n_compute++]));
+    }
+    qsort(j->compute, j->n_compute, sizeof *j->compute, compute_order);
+    return LK_OK;
+}
+
+/* ---- Runs ---- */
+
+static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
+{
+    const struct lk_run_info *info = lk_run_about(run);
+
+    out->config.world_size = info->world_size;
+    out->config.nodes = info->nodes;
+    out->config.local_batch = info->local_batch;
+    out->config.accumulation = info->accumulation;
+    out->config.no_sync = info->no_sync;
+    out->config.first_bytes = info->first_bytes;
+    out->config.cap_bytes = info->cap_bytes;
+    LK_PASS(lk_strdup(&out->source, run->dir));
+    LK_PASS(lk_alloc(&out->step_s, run->n_timed, sizeof *out->step_s));
+    if ((int)run->n == info->world_size) /* else some ranks' are not known */
+        LK_PASS(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
+    out->n_steps = run->n_timed;
+    for (size_t s = 0; s < run->n_timed; s++)
+        for (size_t k = 0; k < run->n; k++)
+            out->step_s[s] +=
+                lk_step_window_s(lk_rank_step(&run->ranks[k], run->timed[s])) / (double)run->n;
+    for (size_t s = 0; s < run->n_steps && out->rank_compute_s; s++)
+        for (size_t k = 0; k < run->n; k++) {
+            const struct lk_rank_steps *r = &run->ranks[k];
+            struct lk_step_split split;
+
+            lk_step_split(r, lk_rank_step(r, run->steps[s]), NULL, &split);
+            out->rank_compute_s[k] +=
+                (split.s[LK_PART_FORWARD] + split.s[LK_PART_BACKWARD]) / (double)run->n_steps;
+        }
+    return LK_OK;
+}
+
+static enum lk_status fill_losses(const struct lk_run_set *set, const struct lk_run *run,
+                                  struct lk_job_run *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run **refs = NULL;
+    struct lk_analysis a = {0};
+
+    LK_TRY(lk_alloc(&refs, set->n, sizeof *refs));
+    LK_TRY(lk_analyze(run, refs, lk_analysis_reference(set, run, refs), &a));
+    memcpy(out->losses_s, a.losses_s, sizeof out->losses_s);
+out:
+    lk_analysis_fini(&a);
+    free(refs);
+    return st;
+}
+
+static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
+{
+    LK_PASS(lk_alloc(&j->runs, set->n, sizeof *j->runs));
+    for (size_t i = 0; i < set->n; i++) {
+        struct lk_job_run *run = &j->runs[j->n_runs++];
+
+        LK_PASS(fill_run(&set->runs[i], run));
+        LK_PASS(fill_losses(set, &set->runs[i], run));
+    }
+    return LK_OK;
+}
+
+/* ---- Noise scale ---- */
+
+/* Add the counter's squares over the ranks to sum[step], and their number to counts[step]. */
+static void add_squares(const struct lk_trace *t, const char *name, uint64_t n_steps, double *sum,
+                        double *counts)
+{
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->kind != LK_SPAN_COUNTER || s->step >= n_steps ||
+            strcmp(lk_trace_span_name(t, s), name))
+            continue;
+        sum[s->step] += s->value * s->value;
+        counts[s->step]++;
+    }
+}
+
+static enum lk_status add_noise(struct lk_noise *noise, const struct lk_run *run)
+{
+    enum lk_status st = LK_OK;
+    size_t n = run->timed[run->n_timed - 1] + (size_t)1;
+    double *column[4] = {NULL}; /* local sum and count, mean sum and count */
+
+    for (size_t i = 0; i < LK_COUNT(column); i++)
+        LK_TRY(lk_alloc(&column[i], n, sizeof(double)));
+    for (size_t k = 0; k < run->n; k++) {
+        add_squares(&run->traces[k], COUNTER_LOCAL, n, column[0], column[1]);
+        add_squares(&run->traces[k], COUNTER_MEAN, n, column[2], column[3]);
+    }
+    for (size_t s = 0; s < run->n_timed; s++) {
+        size_t i = run->timed[s];
+
+        if (column[1][i] == (double)run->n && column[3][i] > 0)
+            LK_TRY(lk_noise_add(noise, column[0][i] / column[1][i], column[2][i] / column[3][i]));
+    }
+out:
+    for (size_t i = 0; i < LK_COUNT(column); i++)
+        free(column[i]);
+    return st;
+}
+
+/* Estimate the noise scale from repetitions together; NaN without usable counters. */
+static enum lk_status noise_of(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run_info *info = lk_run_about(&runs[0]);
+    double small = (double)info->local_batch * info->accumulation;
+    struct lk_noise noise;
+
+    lk_noise_init(&noise, small, small * info->world_size);
+    for (size_t i = 0; i < n_runs; i++)
+        LK_TRY(add_noise(&noise, &runs[i]));
+    *out = lk_noise_estimate(&noise);
+out:
+    lk_noise_fini(&noise);
+    return st;
+}
+
+static bool repetitions(const struct lk_run *a, const struct lk_run *b)
+{
+    const struct lk_run_info *x = lk_run_about(a), *y = lk_run_about(b);
+
+    return x->world_size == y->world_size && x->local_batch == y->local_batch &&
+           x->accumulation == y->accumulation;
+}
+
+/* Use the runs with most ranks that have the counters: their two batch sizes differ most. */
+static enum lk_status fill_noise(const struct lk_run_set *set, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    char *source = NULL;
+
+    for (size_t end = set->n, first; end; end = first) {
+        struct lk_estimate e;
+
+        first = end - 1;
+        while (first && repetitions(&set->runs[first - 1], &set->runs[end - 1]))
+            first--;
+        LK_TRY(noise_of(&set->runs[first], end - first, &e));
+        if (isnan(e.value) || !isfinite(e.hi))
+            continue;
+        LK_TRY(source_of(&set->runs[first], end - first, "", &source));
+        LK_TRY(set_quantity(&j->noise_scale, &e, source));
+        break;
+    }
+out:
+    free(source);
+    return st;
+}
+
+/* ---- All ---- */
+
+static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
+{
+    const struct lk_run_info *info = lk_run_about(run);
+    struct lk_run_facts facts;
+
+    LK_PASS(lk_strdup(&j->name, info->model));
+    LK_PASS(lk_strdup(&j->sample_unit, info->sample_unit));
+    j->ddp_rule = info->ddp_rule;
+    j->first_bytes = info->first_bytes;
+    j->cap_bytes = info->cap_bytes;
+    j->accumulation = info->accumulation;
+    j->no_sync = info->no_sync;
+    LK_PASS(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
+    if (facts.prefetch >= 0)
+        j->prefetch_depth = facts.prefetch;
+    j->optimizer = facts.optimizer;
+    /* Runs that name their optimizer are our own: their gradients are views into buckets. */
+    j->recorded_buckets = lk_run_info_value(info, LK_BUCKETS_CONFIG_KEY) != NULL;
+    j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
+    j->master_weights = j->gradient_as_bucket_view && facts.master_weights;
+    if (!isnan(info->flops_per_sample))
+        LK_PASS(lk_quantity_set(&j->flops_per_sample, info->flops_per_sample, NAN, NAN, 0,
+                                "counted from the shapes of %s", info->model));
+    return LK_OK;
+}
+
+enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_job j;
+    size_t n_smallest = 0;
+
+    lk_job_init(&j);
+    if (!set->n)
+        return lk_fail(LK_EEVIDENCE, "a job needs at least one run");
+    LK_TRY(check_runs(set));
+    while (n_smallest < set->n && lk_run_about(&set->runs[n_smallest])->world_size ==
+                                      lk_run_about(&set->runs[0])->world_size)
+        n_smallest++;
+    LK_TRY(fill_header(&set->runs[0], &j));
+    LK_TRY(fill_tensors(set->runs, n_smallest, &j));
+    LK_TRY(fill_ready_order(&set->runs[0], &j));
+    LK_TRY(fill_compute_rows(set, &j));
+    LK_TRY(fill_runs(set, &j));
+    LK_TRY(fill_noise(set, &j));
+    *out = j;
+    j = (struct lk_job){0};
+out:
+    lk_job_fini(&j);
+    return st;
+}
