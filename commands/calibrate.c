@@ -61,7 +61,7 @@ const char *const calibrate_devices[] = {"cpu", "cuda", NULL};
 static const struct lk_option option_rows[] = {
     OPTION("ranks", ranks, INTS, .letter = 'n', .min = 1, .max = 1024, .group = "probes",
            .help = "counts of local ranks to measure, each in a run of its own (2; cuda: 2, 4, ... up to its GPUs)"),
-    OPTION("collectives", collectives, TEXT, .word = "WORD,...", .words = &lk_coll_words,
+    OPTION("collectives", collectives, TEXT, .word = "WORD,...", .words = &lk_modelled_coll_words,
            .help = "collectives to time (all_reduce; cuda: also broadcast, all_gather and reduce_scatter)"),
     OPTION("algorithms", algorithms, TEXT, .word = "WORD,...", .words = &lk_algo_words,
            .help = "algorithms to time (auto, ring, tree; cuda: auto)"),
@@ -213,7 +213,7 @@ enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrat
         for (int i = 0; i < p.sizes.n; i++)
             LK_PASS(check_size("--sizes", p.sizes.v[i], p.dtypes[d]));
     LK_PASS(check_size("--overlap-bytes", p.overlap_bytes, LK_F32));
-    LK_PASS(read_words("--collectives", &lk_coll_words, colls, p.colls, &p.n_colls));
+    LK_PASS(read_words("--collectives", &lk_modelled_coll_words, colls, p.colls, &p.n_colls));
     LK_PASS(read_words("--algorithms", &lk_algo_words, algos, p.algos, &p.n_algos));
     *out = p;
     return LK_OK;

@@ -53,7 +53,7 @@ extern const struct lk_command lk_command_calibrate;
 
 /* The probe that the options ask for, with defaults for what is not given. */
 struct calibrate_plan {
-    enum lk_coll colls[LK_COLL_COUNT];
+    enum lk_coll colls[LK_COLL_MODELLED];
     size_t n_colls;
     enum lk_algo algos[LK_ALGO_COUNT];
     size_t n_algos;

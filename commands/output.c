@@ -100,7 +100,7 @@ out:
 /* Return the most points of a collective and algorithm between nodes of several GPUs. */
 static int most_between_nodes(const struct lk_cluster *c)
 {
-    int n[LK_COLL_COUNT][LK_ALGO_COUNT] = {{0}}, most = 0;
+    int n[LK_COLL_MODELLED][LK_ALGO_COUNT] = {{0}}, most = 0;
 
     for (const struct lk_cluster_point *p = c->points; p < c->points + c->n_points; p++)
         if (p->nodes > 1 && p->ranks > p->nodes && ++n[p->coll][p->algo] > most)

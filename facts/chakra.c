@@ -1,25 +1,12 @@
 #include "facts/chakra.h"
 
 #include "base/array.h"
-#include "facts/coll.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 const struct lk_words lk_chakra_type_words = LK_WORDS("a type of node", LK_CHAKRA_TYPE_LIST);
-const struct lk_words lk_chakra_comm_words = LK_WORDS("a collective", LK_CHAKRA_COMM_LIST);
 const struct lk_words lk_chakra_phase_words = LK_WORDS("a phase", LK_CHAKRA_PHASE_LIST);
-
-enum lk_chakra_comm lk_chakra_comm_of(const char *name)
-{
-    for (size_t i = 0; i < LK_COLL_COUNT; i++)
-        if (!strcmp(name, lk_coll_kineto_name((enum lk_coll)i)))
-            name = lk_coll_name((enum lk_coll)i);
-    for (size_t i = 0; i < LK_CHAKRA_COMM_COUNT; i++)
-        if (!strcmp(name, lk_chakra_comm_name((enum lk_chakra_comm)i)))
-            return (enum lk_chakra_comm)i;
-    return LK_CHAKRA_COMM_COUNT;
-}
 
 void lk_chakra_graph_fini(struct lk_chakra_graph *g)
 {

@@ -11,6 +11,7 @@
 #define LK_FACTS_CHAKRA_H
 
 #include "base/words.h"
+#include "facts/coll.h"
 #include "facts/dtype.h"
 
 #include <stdbool.h>
@@ -31,19 +32,6 @@
     X(LK_CHAKRA_BATCH, "BATCH")                                                                    \
     X(LK_CHAKRA_CHECKPOINT, "CHECKPOINT")
 
-/* X(collective, name): the attribute comm_type, by number; the names are those of lk_coll. */
-#define LK_CHAKRA_COMM_LIST(X)                                                                     \
-    X(LK_CHAKRA_ALL_REDUCE, "all_reduce")                                                          \
-    X(LK_CHAKRA_REDUCE, "reduce")                                                                  \
-    X(LK_CHAKRA_ALL_GATHER, "all_gather")                                                          \
-    X(LK_CHAKRA_GATHER, "gather")                                                                  \
-    X(LK_CHAKRA_SCATTER, "scatter")                                                                \
-    X(LK_CHAKRA_BROADCAST, "broadcast")                                                            \
-    X(LK_CHAKRA_ALL_TO_ALL, "all_to_all")                                                          \
-    X(LK_CHAKRA_REDUCE_SCATTER, "reduce_scatter")                                                  \
-    X(LK_CHAKRA_REDUCE_SCATTER_BLOCK, "reduce_scatter_block")                                      \
-    X(LK_CHAKRA_BARRIER, "barrier")
-
 /* X(phase, name): what a node of a step is of. The schema has no such field: it is the text of our
  * own attribute LK_CHAKRA_OWN_PHASE, which simulators pass over. */
 #define LK_CHAKRA_PHASE_LIST(X)                                                                    \
@@ -55,10 +43,8 @@
     X(LK_CHAKRA_IDLE, "idle")
 
 enum lk_chakra_type { LK_CHAKRA_TYPE_LIST(LK_WORD_VALUE) LK_CHAKRA_TYPE_COUNT };
-enum lk_chakra_comm { LK_CHAKRA_COMM_LIST(LK_WORD_VALUE) LK_CHAKRA_COMM_COUNT };
 enum lk_chakra_phase { LK_CHAKRA_PHASE_LIST(LK_WORD_VALUE) LK_CHAKRA_PHASE_COUNT };
 LK_WORDS_DECLARE(lk_chakra_type, enum lk_chakra_type);
-LK_WORDS_DECLARE(lk_chakra_comm, enum lk_chakra_comm);
 LK_WORDS_DECLARE(lk_chakra_phase, enum lk_chakra_phase);
 
 /* Numbers of fields: of GlobalMetadata, Node, IOInfo, AttributeProto and lists of values. */
@@ -100,17 +86,13 @@ enum {
 #define LK_CHAKRA_OWN_PHASE "lockstep_phase"
 #define LK_CHAKRA_OWN_DTYPE "lockstep_dtype" /* of a collective's elements, e.g. float32 */
 
-/* Return the type of a collective by NCCL's or Kineto's name, e.g. "allreduce", or
- * LK_CHAKRA_COMM_COUNT: Chakra has none. */
-enum lk_chakra_comm lk_chakra_comm_of(const char *name);
-
 /* A node of a step. Times are whole microseconds, as in the file. */
 struct lk_chakra_node {
     char name[48];
     enum lk_chakra_type type; /* COMP or COMM_COLL */
     enum lk_chakra_phase phase;
     uint64_t start_us, end_us; /* where the node runs if every node starts as early as it can */
-    enum lk_chakra_comm comm;  /* of a collective, with bytes: what a rank puts in */
+    enum lk_coll coll; /* of COMM_COLL, with bytes: what a rank puts in; one that Chakra has */
     uint64_t bytes;
     const char *dtype;        /* name of the elements' type; static storage; NULL: not known */
     size_t first_dep, n_deps; /* in the graph's deps */

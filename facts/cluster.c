@@ -25,7 +25,7 @@ static enum lk_status check_point(struct lk_json *v, void *base)
 
 #define ROW(field, key, ...) LK_MEMBER(struct lk_cluster_point, field, key, __VA_ARGS__)
 static const struct lk_member point_rows[] = {
-    ROW(coll, "collective", WORD, REQUIRED, .words = &lk_coll_words, .help = "collective"),
+    ROW(coll, "collective", WORD, REQUIRED, .words = &lk_modelled_coll_words, .help = "collective"),
     ROW(algo, "algorithm", WORD, REQUIRED, .words = &lk_algo_words, .help = "algorithm"),
     ROW(timing, "timing", WORD, REQUIRED, .words = &lk_timing_words,
         .help = "many in a row, or each between barriers"),
@@ -44,7 +44,7 @@ static const struct lk_record point_record = {.size = sizeof(struct lk_cluster_p
 
 #define ROW(field, key, ...) LK_MEMBER(struct lk_cluster_fit, field, key, __VA_ARGS__)
 static const struct lk_member fit_rows[] = {
-    ROW(coll, "collective", WORD, REQUIRED, .words = &lk_coll_words, .help = "collective"),
+    ROW(coll, "collective", WORD, REQUIRED, .words = &lk_modelled_coll_words, .help = "collective"),
     ROW(algo, "algorithm", WORD, REQUIRED, .words = &lk_algo_words, .help = "algorithm"),
     ROW(link, "link", WORD, REQUIRED, .words = &lk_link_words,
         .help = "links inside a node, or between nodes"),

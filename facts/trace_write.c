@@ -223,7 +223,7 @@ static void write_collective(const struct rank_out *r, struct lk_json_out *o,
     char ranks[RANKS_TEXT];
     enum lk_coll coll;
 
-    if (lk_words_find(&lk_coll_words, name, &coll) == LK_OK)
+    if (lk_coll_find(name, strlen(name), &coll))
         name = lk_coll_kineto_name(coll);
     lk_json_out_text(o, "Collective name", name);
     lk_json_out_uint(o, "In msg nelems", elems);

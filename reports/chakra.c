@@ -2,6 +2,7 @@
 
 #include "base/file.h"
 #include "base/protobuf.h"
+#include "facts/coll.h"
 
 /* The version of the schema, and what PyTorch's converter says of it in its metadata. */
 static const char version[] = "0.0.4", schema[] = "1.0.2-chakra.0.0.4";
@@ -84,7 +85,8 @@ static void put_node(struct lk_pb_out *o, const struct lk_chakra_graph *g, size_
     put_number(o, ATTR, "is_cpu_op", LK_CHAKRA_ATTR_BOOL, false);
     if (node->type == LK_CHAKRA_COMM_COLL) {
         /* The types that Chakra's first feeder reads; the later one takes any integer. */
-        put_number(o, ATTR, "comm_type", LK_CHAKRA_ATTR_INT64, node->comm);
+        put_number(o, ATTR, "comm_type", LK_CHAKRA_ATTR_INT64,
+                   (uint64_t)lk_coll_chakra(node->coll));
         put_number(o, ATTR, "comm_size", LK_CHAKRA_ATTR_INT64, node->bytes);
         if (node->dtype)
             put_string(o, ATTR, LK_CHAKRA_OWN_DTYPE, node->dtype);

@@ -103,7 +103,7 @@ static enum lk_status add_row(struct nccl_tables *t, const struct lk_csv *csv, s
     LK_TRY(lk_csv_int(csv, i, IN_PLACE, 0, 1, &in_place));
     LK_TRY(lk_csv_real(csv, i, TIME, 0, INFINITY, &us));
     if (strstr(wires, "processes on ONE GPU") || strstr(wires, "DEGRADED") || in_place || us <= 0 ||
-        bytes <= 0 || lk_words_find(&lk_coll_words, coll, &c) != LK_OK) {
+        bytes <= 0 || lk_words_find(&lk_modelled_coll_words, coll, &c) != LK_OK) {
         t->n_left_out += !in_place;
         return LK_OK;
     }

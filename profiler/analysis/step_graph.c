@@ -2,9 +2,11 @@
 #include "profiler/analysis/step_graph.h"
 
 #include "base/array.h"
+#include "facts/coll.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* An instant at which something begins or ends. */
 struct edge {
@@ -148,18 +150,17 @@ static enum lk_status describe_collective(const struct builder *b, const struct 
     const struct lk_run_info *info = &b->t->info;
     const struct lk_span span = {.kind = LK_SPAN_COLLECTIVE, .name = x->name};
     const char *name = x->name          ? lk_trace_span_name(b->t, &span)
-                       : x->bucket >= 0 ? lk_chakra_comm_name(LK_CHAKRA_ALL_REDUCE)
+                       : x->bucket >= 0 ? lk_coll_name(LK_ALL_REDUCE)
                                         : "a collective that the trace does not name";
 
-    out->comm = lk_chakra_comm_of(name);
-    if (out->comm == LK_CHAKRA_COMM_COUNT)
+    if (!lk_coll_find(name, strlen(name), &out->coll) || lk_coll_chakra(out->coll) < 0)
         return lk_fail(LK_EEVIDENCE, "rank %d, step %u: %s: Chakra has no such collective",
                        info->rank, x->step, name);
     out->bytes = x->bytes;
-    if (!x->bytes && out->comm != LK_CHAKRA_BARRIER)
+    if (!x->bytes && out->coll != LK_BARRIER)
         return lk_fail(LK_EEVIDENCE, "rank %d, step %u: the size of %s %u is not known", info->rank,
                        x->step, name, x->seq & 0xFFFF);
-    if (out->comm == LK_CHAKRA_ALL_GATHER)
+    if (out->coll == LK_ALL_GATHER)
         out->bytes = x->bytes / (uint64_t)info->world_size;
     out->dtype = x->bucket >= 0 && info->n_tensors ? lk_dtype_name(info->tensors[0].dtype) : NULL;
     for (size_t i = 1; i < info->n_tensors; i++)
@@ -176,8 +177,7 @@ static enum lk_status add_collective(struct builder *b, const struct lk_collecti
     size_t i = b->n_own;
 
     LK_PASS(describe_collective(b, x, &node));
-    snprintf(node.name, sizeof node.name, "%s_%zu", lk_chakra_comm_name(node.comm),
-             b->n_collectives);
+    snprintf(node.name, sizeof node.name, "%s_%zu", lk_coll_name(node.coll), b->n_collectives);
     LK_PASS(lk_chakra_add(&b->g, &node));
     while (i > 0 && b->g.nodes[b->own[i - 1]].end_us > ready_us)
         i--;

@@ -25,28 +25,20 @@ void lk_bench_fini(struct lk_bench *b)
     *b = (struct lk_bench){0};
 }
 
-/* nccl-tests' programs whose collectives cluster files lack: src/ of NVIDIA/nccl-tests 2.19. */
-static const char *const others[] = {"alltoall", "alltoallv", "gather",   "hypercube",
-                                     "reduce",   "scatter",   "sendrecv", "send_recv"};
-
-static bool is_word(const char *word, const char *text, size_t len)
-{
-    return strlen(word) == len && !strncmp(word, text, len);
-}
-
 bool bench_coll(const char *name, size_t len, struct bench_program *out)
 {
-    for (int c = 0; c < LK_COLL_COUNT; c++)
-        if (is_word(lk_coll_name((enum lk_coll)c), name, len)) {
-            *out = (struct bench_program){.named = true, .known = true, .coll = (enum lk_coll)c};
-            return true;
-        }
-    for (size_t i = 0; i < LK_COUNT(others); i++)
-        if (is_word(others[i], name, len)) {
-            *out = (struct bench_program){.named = true};
-            return true;
-        }
-    return false;
+    static const char other[] = "hypercube"; /* nccl-tests has it, NCCL does not */
+    enum lk_coll coll;
+
+    if (lk_coll_find(name, len, &coll)) {
+        *out =
+            (struct bench_program){.named = true, .known = coll < LK_COLL_MODELLED, .coll = coll};
+        return true;
+    }
+    if (len != sizeof other - 1 || memcmp(name, other, len) != 0)
+        return false;
+    *out = (struct bench_program){.named = true};
+    return true;
 }
 
 /* A row is the mean of so many calls: nccl-tests' default, and that of its like. */

@@ -28,7 +28,7 @@ void lk_et_set_number(struct lk_et_node *node, const char *name, size_t n_name, 
         node->on_host = v != 0;
         break;
     case COMM_TYPE:
-        node->comm = v >= 0 && v < LK_CHAKRA_COMM_COUNT ? v : -1;
+        node->coll_known = lk_coll_of_chakra(v, &node->coll);
         break;
     case COMM_SIZE:
     case TENSOR_SIZE:

@@ -73,8 +73,8 @@ static const char *function_of(const struct giver *v, const struct lk_et_node *n
 {
     if (node->type != LK_CHAKRA_COMM_COLL)
         return "send_recv";
-    if (node->comm >= 0)
-        return lk_chakra_comm_name((enum lk_chakra_comm)node->comm);
+    if (node->coll_known)
+        return lk_coll_name(node->coll);
     return lk_event_function_of_nccl(lk_events_text(v->e, node->name));
 }
 
@@ -88,7 +88,7 @@ static enum lk_status add_detail(struct giver *v, const struct lk_et_node *node,
     LK_PASS(lk_events_name(v->e, function, strlen(function), &c.function));
     /* The size of an all-gather is what a rank puts in; the product is that of all (facts/coll.h)
      * if there are no smaller groups. */
-    if (node->comm == LK_CHAKRA_ALL_GATHER)
+    if (node->coll_known && node->coll == LK_ALL_GATHER)
         bytes = v->e->world_size > 0 && bytes < UINT64_MAX >> 20
                     ? bytes * (uint64_t)v->e->world_size
                     : 0;
@@ -305,7 +305,7 @@ static enum lk_status note_sizes(struct giver *v)
         const struct lk_et_node *node = &v->g->nodes[i];
 
         if (node->on_host || !lk_et_is_comm(node) ||
-            strcmp(function_of(v, node), "all_reduce") != 0)
+            !lk_coll_is(function_of(v, node), LK_ALL_REDUCE))
             continue;
         sized = sized || node->bytes;
         if (n++ < SHOWN && at < sizeof text)

@@ -29,7 +29,7 @@ enum lk_status lk_et_add(struct lk_et_graph *g, struct lk_et_node **out)
         return lk_fail(LK_EPARSE, "%s: has more than %d nodes", g->path, LK_ET_NODES_MAX);
     LK_PASS(lk_array_grow(&g->nodes, &g->capacity, g->n + 1, sizeof *g->nodes));
     *out = &g->nodes[g->n++];
-    **out = (struct lk_et_node){.thread = -1, .stream = -1, .comm = -1, .first_dep = g->n_deps};
+    **out = (struct lk_et_node){.thread = -1, .stream = -1, .first_dep = g->n_deps};
     return LK_OK;
 }
 

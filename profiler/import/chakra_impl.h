@@ -14,6 +14,7 @@
 #define LK_PROFILER_IMPORT_CHAKRA_IMPL_H
 
 #include "facts/chakra.h"
+#include "facts/coll.h"
 #include "profiler/import/event.h"
 
 #include <stdbool.h>
@@ -32,9 +33,10 @@ struct lk_et_node {
     int64_t duration_us;    /* negative, or too long: it makes no sense, and takes no time */
     int64_t start_ns, end_ns;
     int64_t thread, stream; /* -1: not said */
-    int64_t comm;           /* enum lk_chakra_comm; -1: not said */
-    uint64_t bytes;         /* of a collective, what a rank puts in; of a copy; 0: not known */
-    size_t first_dep;       /* in the graph's deps: data dependencies, then control ones */
+    enum lk_coll coll;      /* if coll_known */
+    bool coll_known;
+    uint64_t bytes;   /* of a collective, what a rank puts in; of a copy; 0: not known */
+    size_t first_dep; /* in the graph's deps: data dependencies, then control ones */
     uint32_t n_data, n_ctrl;
     uint32_t name, group; /* of the events; group 0: not said */
     uint32_t detail;      /* a gradient's, as struct lk_event has it */

@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "facts/bounds.h"
+#include "facts/coll.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -105,6 +106,16 @@ enum lk_status lk_events_name(struct lk_events *e, const char *text, size_t n, u
     *out = (uint32_t)e->n_names++;
     e->slots[slot] = *out + 1;
     return 2 * e->n_names > e->n_slots ? grow_slots(e) : LK_OK;
+}
+
+enum lk_status lk_events_function(struct lk_events *e, const char *text, size_t n, uint32_t *out)
+{
+    enum lk_coll coll;
+
+    if (!lk_coll_find(text, n, &coll))
+        return lk_events_name(e, text, n, out);
+    text = lk_coll_name(coll);
+    return lk_events_name(e, text, strlen(text), out);
 }
 
 enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thread, bool gpu,

@@ -153,6 +153,9 @@ void lk_events_fini(struct lk_events *e); /* zeroes it; safe on a zeroed one */
 /* Intern the n bytes of a text. Texts beyond 16 MiB in all, and of a text the bytes beyond 1 KiB,
  * are left out. */
 enum lk_status lk_events_name(struct lk_events *e, const char *text, size_t n, uint32_t *out);
+/* As lk_events_name, of a collective: by its own name (facts/coll.h) where the text is one of a
+ * collective's names, else as it is. */
+enum lk_status lk_events_function(struct lk_events *e, const char *text, size_t n, uint32_t *out);
 const char *lk_events_text(const struct lk_events *e, uint32_t name);
 /* Find or make a lane. Beyond LK_LANES_MAX the last one stands for all others. */
 enum { LK_LANES_MAX = 4096 };

@@ -1,6 +1,7 @@
 #include "profiler/import/event_kind.h"
 
 #include "base/array.h"
+#include "facts/coll.h"
 #include "facts/range_names.h"
 #include "profiler/import/json_scan.h"
 
@@ -40,12 +41,14 @@ static const struct row calls[] = {
 static const struct row ranges[] = {LK_RANGE_LIST(ROW)};
 #undef ROW
 
-/* NCCL's kernels have the name of their collective in theirs. */
+/* NCCL's kernels have the name of their collective in theirs. The first row that fits counts. */
 static const struct {
-    const char *in, *function;
+    const char *in;
+    enum lk_coll coll;
 } of_kernels[] = {
-    {"AllReduce", "all_reduce"}, {"AllGather", "all_gather"}, {"ReduceScatter", "reduce_scatter"},
-    {"Broadcast", "broadcast"},  {"SendRecv", "send_recv"},   {"Reduce_", "reduce"},
+    {"AllReduce", LK_ALL_REDUCE},         {"AllGather", LK_ALL_GATHER},
+    {"ReduceScatter", LK_REDUCE_SCATTER}, {"Broadcast", LK_BROADCAST},
+    {"SendRecv", LK_SEND_RECV},           {"Reduce_", LK_REDUCE},
 };
 
 /* NCCL's kernels are called by their type: up to 2.18 as in C, since then as in its own tables. The
@@ -106,7 +109,7 @@ const char *lk_event_function_of_nccl(const char *name)
 {
     for (size_t i = 0; i < LK_COUNT(of_kernels); i++)
         if (strstr(name, of_kernels[i].in))
-            return of_kernels[i].function;
+            return lk_coll_name(of_kernels[i].coll);
     return "";
 }
 

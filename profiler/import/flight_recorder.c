@@ -99,21 +99,6 @@ void lk_flight_finish_(struct flight *f)
 
 /* ---- Entries ---- */
 
-/* Names of PyTorch's profiler for what NCCL has another one. */
-static const struct {
-    const char *from, *to;
-} functions[] = {
-    {"allreduce_coalesced", "all_reduce"},
-    {"all_reduce_coalesced", "all_reduce"},
-    {"all_reduce_barrier", "barrier"},
-    {"_all_gather_base", "all_gather"},
-    {"all_gather_into_tensor_coalesced", "all_gather"},
-    {"_reduce_scatter_base", "reduce_scatter"},
-    {"reduce_scatter_tensor_coalesced", "reduce_scatter"},
-    {"_broadcast_oop", "broadcast"},
-    {"_reduce_oop", "reduce"},
-};
-
 /* Split "nccl:send 0->1" into backend and function. */
 static enum lk_status set_function(struct lk_events *e, struct flight_text name, uint32_t *out)
 {
@@ -127,10 +112,7 @@ static enum lk_status set_function(struct lk_events *e, struct flight_text name,
     }
     blank = memchr(name.at, ' ', name.n);
     name.n = blank ? (size_t)(blank - name.at) : name.n;
-    for (size_t i = 0; i < LK_COUNT(functions); i++)
-        if (is(name, functions[i].from))
-            return lk_events_name(e, functions[i].to, strlen(functions[i].to), out);
-    return lk_events_name(e, name.at, name.n, out);
+    return lk_events_function(e, name.at, name.n, out);
 }
 
 static uint8_t state_of(struct flight_text t)

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "facts/bounds.h"
+#include "facts/coll.h"
 #include "profiler/import/event_kind.h"
 #include "profiler/import/json_scan.h"
 #include "profiler/import/torch_values.h"
@@ -111,30 +112,6 @@ static void read_arguments(struct lk_scan *s, struct arguments *a)
     }
 }
 
-/* PyTorch's names of collectives, and NCCL's. */
-static const struct {
-    const char *from, *to;
-} functions[] = {
-    {"allreduce", "all_reduce"},
-    {"allreduce_coalesced", "all_reduce"},
-    {"_allgather_base", "all_gather"},
-    {"allgather", "all_gather"},
-    {"allgather_into_tensor_coalesced", "all_gather"},
-    {"_reduce_scatter_base", "reduce_scatter"},
-    {"reduce_scatter_tensor_coalesced", "reduce_scatter"},
-    {"all_to_all", "all_to_all"},
-    {"all_to_allv", "all_to_all"},
-    {"broadcast_oop", "broadcast"},
-};
-
-static enum lk_status function_of(struct reader *r, const char *text, size_t n, uint32_t *out)
-{
-    for (size_t i = 0; i < LK_COUNT(functions); i++)
-        if (n == strlen(functions[i].from) && !memcmp(text, functions[i].from, n))
-            return lk_events_name(r->out, functions[i].to, strlen(functions[i].to), out);
-    return lk_events_name(r->out, text, n, out);
-}
-
 /* Set the detail of a collective's event from its arguments; `function` is used where they have
  * none. */
 static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
@@ -146,9 +123,10 @@ static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
     uint64_t sent = a->out_elements > 0 ? (uint64_t)a->out_elements : 0;
 
     if (a->function.n)
-        LK_PASS(function_of(r, lk_scan_at(s, &a->function), a->function.n, &c.function));
+        LK_PASS(
+            lk_events_function(r->out, lk_scan_at(s, &a->function), a->function.n, &c.function));
     else
-        LK_PASS(function_of(r, function, n, &c.function));
+        LK_PASS(lk_events_function(r->out, function, n, &c.function));
     if (a->group.n)
         LK_PASS(intern(r, s, &a->group, &c.group));
     if (a->ranks > 0 && a->ranks <= LK_RANKS_MAX)

@@ -2,6 +2,7 @@
 #include "profiler/import/rank_impl.h"
 
 #include "base/array.h"
+#include "facts/coll.h"
 #include "profiler/import/event_kind.h"
 
 #include <stdio.h>
@@ -69,7 +70,7 @@ struct lk_event_collective lk_rank_about_(const struct maker *m, const struct ho
 
 static bool is_all_reduce(const struct maker *m, const struct lk_event_collective *c)
 {
-    return c->function && !strcmp(lk_events_text(m->e, c->function), "all_reduce");
+    return c->function && lk_coll_is(lk_events_text(m->e, c->function), LK_ALL_REDUCE);
 }
 
 /* Return true for a collective of some of the job's ranks. */
@@ -155,7 +156,7 @@ static enum lk_status add_sizes(const struct maker *m, struct transfers *list)
     const struct lk_event_collective **sizes = NULL;
     size_t n;
 
-    LK_PASS(lk_rank_sizes_of_(m, "all_reduce", &sizes, &n));
+    LK_PASS(lk_rank_sizes_of_(m, lk_coll_name(LK_ALL_REDUCE), &sizes, &n));
     for (size_t i = 0; i < list->n; i++) {
         struct transfer *x = &list->at[i];
 

@@ -13,6 +13,7 @@
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "facts/coll.h"
 #include "profiler/import/breakdown.h"
 #include "profiler/import/period.h"
 
@@ -119,7 +120,8 @@ static enum lk_status list_kernels(const struct maker *m, struct items *out)
 /* The functions that no step of data-parallel training is without. */
 static bool reduces_gradients(const char *function)
 {
-    return !*function || !strcmp(function, "all_reduce") || !strcmp(function, "reduce_scatter");
+    return !*function || lk_coll_is(function, LK_ALL_REDUCE) ||
+           lk_coll_is(function, LK_REDUCE_SCATTER);
 }
 
 /* Return the kind of the host's events that tell its collectives: where none is timed, as in a dump

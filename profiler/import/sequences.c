@@ -2,6 +2,7 @@
 #include "profiler/import/sequences.h"
 
 #include "base/array.h"
+#include "facts/coll.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -192,12 +193,9 @@ static size_t end_of_rank(const struct lk_sequences *s, const struct step *x, si
 /* Return true for a function whose sizes are the same on all ranks. */
 static bool is_symmetric(const char *function)
 {
-    static const char *const others[] = {"gather", "scatter", "all_to_all", "alltoall", "ALLTOALL"};
+    enum lk_coll coll;
 
-    for (size_t i = 0; i < LK_COUNT(others); i++)
-        if (!strncmp(function, others[i], strlen(others[i])))
-            return false;
-    return true;
+    return !lk_coll_find(function, strlen(function), &coll) || lk_coll_equal(coll);
 }
 
 static bool same(const struct lk_sequences *s, const struct lk_sequence_item *a,

@@ -60,8 +60,8 @@ struct lk_nvtx {
     nvtxStringHandle_t kinds[LK_SPAN_KIND_COUNT];
     nvtxStringHandle_t *names;      /* by id; a fixed-size table, so that it never moves */
     const struct buckets **by_name; /* by id; NULL: not a collective's name */
-    struct buckets *buckets;        /* of each of LK_COLL_COUNT collectives, and of bucket ranges */
-    struct track *tracks;           /* list of tracks to free */
+    struct buckets *buckets; /* of each of LK_COLL_MODELLED collectives, and of bucket ranges */
+    struct track *tracks;    /* list of tracks to free */
 };
 
 struct track {
@@ -108,7 +108,7 @@ enum lk_status lk_nvtx_open(struct lk_nvtx **out)
     LK_TRY(lk_alloc(&n, 1, sizeof *n));
     LK_TRY(lk_alloc(&n->names, NAMES, sizeof *n->names));
     LK_TRY(lk_alloc(&n->by_name, NAMES, sizeof *n->by_name));
-    LK_TRY(lk_alloc(&n->buckets, LK_COLL_COUNT + 1, sizeof *n->buckets));
+    LK_TRY(lk_alloc(&n->buckets, LK_COLL_MODELLED + 1, sizeof *n->buckets));
     n->domain = nvtxDomainCreateA("lockstep");
     if (!n->domain) {
         st = lk_nvtx_tool()
@@ -121,7 +121,7 @@ enum lk_status lk_nvtx_open(struct lk_nvtx **out)
     n->host = gettid();
     nvtxNameOsThreadA((uint32_t)n->host, "host");
     name_categories(n);
-    name_buckets(n, &n->buckets[LK_COLL_COUNT], "");
+    name_buckets(n, &n->buckets[LK_COLL_MODELLED], "");
     *out = n;
     n = NULL;
 out:
@@ -170,7 +170,7 @@ static enum lk_status name_added(void *sink, uint16_t id, const char *name)
     char prefix[32];
 
     n->names[id] = nvtxDomainRegisterStringA(n->domain, name);
-    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+    for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
         if (!strcmp(name, lk_coll_name((enum lk_coll)coll))) {
             (void)snprintf(prefix, sizeof prefix, "%s ", name);
             name_buckets(n, &n->buckets[coll], prefix);
@@ -182,7 +182,7 @@ static enum lk_status name_added(void *sink, uint16_t id, const char *name)
 static nvtxStringHandle_t text_of(const struct lk_nvtx *n, const struct lk_span *s)
 {
     const struct buckets *b =
-        s->kind == LK_SPAN_BUCKET ? &n->buckets[LK_COLL_COUNT] : n->by_name[s->name];
+        s->kind == LK_SPAN_BUCKET ? &n->buckets[LK_COLL_MODELLED] : n->by_name[s->name];
 
     if (b && s->index >= 0)
         return b->text[s->index < LK_NVTX_BUCKETS ? s->index : LK_NVTX_BUCKETS];

@@ -94,7 +94,7 @@ enum lk_status lk_comm_open_ops(const struct lk_comm_ops *ops, const struct lk_c
     c->ops = ops;
     c->rank = config->rank;
     c->world_size = config->world_size;
-    for (int i = 0; i < LK_COLL_COUNT; i++)
+    for (int i = 0; i < LK_COLL_MODELLED; i++)
         LK_TRY(
             lk_recorder_name(config->recorder, lk_coll_name((enum lk_coll)i), &c->span_names[i]));
     *out = c;

@@ -176,7 +176,7 @@ struct lk_comm { /* first member of a backend's own struct */
     uint64_t next_seq;
     enum lk_status failed; /* LK_OK: alive; else the status that every later call returns, */
     char *failed_text;     /* with this text */
-    uint16_t span_names[LK_COLL_COUNT];
+    uint16_t span_names[LK_COLL_MODELLED];
 };
 extern const struct lk_comm_ops lk_comm_tcp;
 extern const struct lk_comm_ops lk_comm_nccl; /* in builds with CUDA */

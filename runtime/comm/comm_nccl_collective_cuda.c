@@ -68,7 +68,7 @@ static ncclResult_t barrier(const struct lk_nccl *n, ncclComm_t comm,
 
 typedef ncclResult_t (*collective)(const struct lk_nccl *, ncclComm_t, const struct lk_coll_call *,
                                    cudaStream_t);
-static const collective collectives[LK_COLL_COUNT] = {
+static const collective collectives[LK_COLL_MODELLED] = {
     [LK_ALL_REDUCE] = all_reduce, [LK_REDUCE_SCATTER] = reduce_scatter,
     [LK_ALL_GATHER] = all_gather, [LK_BROADCAST] = broadcast,
     [LK_BARRIER] = barrier,

@@ -52,7 +52,7 @@ void lk_tcp_use(struct lk_tcp *t, struct lk_tcp_link *l)
 
 static void name_head(const struct head *h, char *buf, size_t size)
 {
-    if (h->coll >= LK_COLL_COUNT || h->dtype >= LK_DTYPE_COUNT || h->algo >= LK_ALGO_COUNT)
+    if (h->coll >= LK_COLL_MODELLED || h->dtype >= LK_DTYPE_COUNT || h->algo >= LK_ALGO_COUNT)
         snprintf(buf, size, "noise");
     else
         snprintf(buf, size, "%s %" PRIu64 " of %" PRIu64 " %s (%s, root %" PRIu32 ")",

@@ -39,7 +39,7 @@ struct shape_row {
     bool ring_wire;
 };
 
-static const struct shape_row ring_rows[LK_COLL_COUNT] = {
+static const struct shape_row ring_rows[LK_COLL_MODELLED] = {
     [LK_ALL_REDUCE] = {.rounds = 2, .ring_wire = true},
     [LK_REDUCE_SCATTER] = {.rounds = 1, .ring_wire = true},
     [LK_ALL_GATHER] = {.rounds = 1, .ring_wire = true},
@@ -47,7 +47,7 @@ static const struct shape_row ring_rows[LK_COLL_COUNT] = {
     [LK_BARRIER] = {.rounds = 2},
 };
 
-static const struct shape_row tree_rows[LK_COLL_COUNT] = {
+static const struct shape_row tree_rows[LK_COLL_MODELLED] = {
     [LK_ALL_REDUCE] = {.rounds = 2, .wire = 2},
     [LK_BROADCAST] = {.rounds = 1, .wire = 1},
     [LK_BARRIER] = {.rounds = 2},

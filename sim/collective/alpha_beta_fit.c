@@ -399,8 +399,8 @@ enum lk_status lk_alpha_beta_fit_cluster(struct lk_cluster *c, uint64_t seed)
     struct lk_cluster_fit *fits = NULL;
     size_t n = 0;
 
-    LK_TRY(lk_alloc(&fits, (size_t)LK_COLL_COUNT * LK_ALGO_COUNT * LK_LINK_COUNT, sizeof *fits));
-    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+    LK_TRY(lk_alloc(&fits, (size_t)LK_COLL_MODELLED * LK_ALGO_COUNT * LK_LINK_COUNT, sizeof *fits));
+    for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
         for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
             const struct lk_cluster_fit *intra = NULL;
 

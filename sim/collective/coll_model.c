@@ -25,7 +25,7 @@ struct constants {
 
 /* The constants of both models. */
 struct knowledge {
-    struct constants constants[LK_COLL_COUNT][LK_ALGO_COUNT];
+    struct constants constants[LK_COLL_MODELLED][LK_ALGO_COUNT];
     struct lk_nccl_factors factors[LK_NCCL_FABRIC_COUNT];
 };
 
@@ -104,7 +104,7 @@ static void constants_from_link(struct constants *k, enum lk_link link,
 /* Use the constants of the all-reduce's fit with the shape of each other collective. */
 static void constants_from_all_reduce(struct knowledge *k, const struct lk_cluster *c)
 {
-    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+    for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
         for (int algo = 0; algo < LK_ALGO_COUNT && is_from_all_reduce(c, (enum lk_coll)coll);
              algo++) {
             k->constants[coll][algo] = k->constants[LK_ALL_REDUCE][algo];
@@ -120,7 +120,7 @@ static void set_constants(struct knowledge *of, const struct lk_cluster *c, bool
     for (size_t i = 0; with_fits && i < c->n_fits; i++)
         constants_from_fit(&of->constants[c->fits[i].coll][c->fits[i].algo], &c->fits[i], by);
     constants_from_all_reduce(of, c);
-    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+    for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
         for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
             struct constants *k = &of->constants[coll][algo];
             struct lk_alpha_beta_shape shape;

@@ -22,8 +22,8 @@ static const struct {
 /* Add the names that spans point to, from 1: those of the collectives. */
 static enum lk_status add_names(struct lk_trace *t)
 {
-    LK_PASS(lk_alloc(&t->names, LK_COLL_COUNT, sizeof *t->names));
-    for (; t->n_names < LK_COLL_COUNT; t->n_names++)
+    LK_PASS(lk_alloc(&t->names, LK_COLL_MODELLED, sizeof *t->names));
+    for (; t->n_names < LK_COLL_MODELLED; t->n_names++)
         LK_PASS(lk_strdup(&t->names[t->n_names], lk_coll_kineto_name((enum lk_coll)t->n_names)));
     return LK_OK;
 }

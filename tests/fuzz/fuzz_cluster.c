@@ -34,7 +34,7 @@ static void cost(const struct lk_cluster *c)
 
     if (lk_cost_model_create(c, NULL, NULL, &m) != LK_OK)
         return;
-    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+    for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
         (void)lk_cost_eval(m, (enum lk_coll)coll, LK_ALGO_AUTO, 16, 2, bytes, 2, out);
     lk_cost_model_destroy(m);
 }

@@ -69,7 +69,7 @@ START_TEST(bytes_are_those_of_the_schema)
                 .name = "f", .type = LK_CHAKRA_COMP, .phase = LK_CHAKRA_FORWARD, .end_us = 100}));
     must(lk_chakra_add(&g, &(struct lk_chakra_node){.name = "r",
                                                     .type = LK_CHAKRA_COMM_COLL,
-                                                    .comm = LK_CHAKRA_REDUCE_SCATTER,
+                                                    .coll = LK_REDUCE_SCATTER,
                                                     .bytes = 4096,
                                                     .start_us = 100,
                                                     .end_us = 1000}));
