@@ -24,7 +24,12 @@ static const char *const ddp_rules[] = {LK_DDP_RULE_LIST(LK_WORD_NAME) NULL};
 static const char *const attentions[] = {LK_ATTENTION_LIST(LK_WORD_NAME) NULL};
 static const char *const algorithms[] = {LK_ALGO_LIST(LK_WORD_NAME) NULL};
 static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
-static const char *const dtypes[] = {"float32", "bfloat16", NULL};
+/* Types that a run trains in, the default first. */
+#define TRAINED(X)       X(LK_F32, "float32") X(LK_BF16, "bfloat16")
+#define NAME(type, name) name,
+static const char *const dtypes[] = {TRAINED(NAME) NULL};
+#undef NAME
+static const enum lk_dtype trained[] = {TRAINED(LK_WORD_VALUE)};
 #define NAME(value, name) name,
 const char *const run_devices[] = {LK_DEVICE_LIST(NAME) NULL};
 const char *const run_comms[] = {[RUN_COMM_AUTO] = "auto", LK_COMM_LIST(NAME) NULL};
@@ -434,7 +439,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
 
     LK_PASS(slowdown(o->slow_rank, rank, &c.device_config.slowdown));
     c.device = run_devices[o->device];
-    c.device_config.real = o->dtype ? LK_BF16 : LK_F32;
+    c.device_config.real = trained[o->dtype];
     c.device_config.local_rank = local_rank;
     c.device_config.hang_ns = c.timeout_ns = lk_ns_from_s(o->timeout_s);
     c.comm = comm_name(o, world_size);

@@ -1,15 +1,44 @@
 /* Element types; see the header. */
 #include "facts/dtype.h"
 
+#include <math.h>
 #include <string.h>
 
 const struct lk_words lk_dtype_words = LK_WORDS("a dtype", LK_DTYPE_LIST);
 
-static const size_t bytes_of[] = {LK_DTYPE_LIST(LK_WORD_THIRD)};
+static const struct {
+    size_t bytes;
+    const char *torch;
+    int bits;
+} rows[LK_DTYPE_COUNT] = {
+#define LK_DTYPE_ROW_(type, name, bytes, torch, bits) [type] = {bytes, torch, bits},
+    LK_DTYPE_LIST(LK_DTYPE_ROW_)
+#undef LK_DTYPE_ROW_
+};
 
 size_t lk_dtype_bytes(enum lk_dtype t)
 {
-    return bytes_of[t];
+    return rows[t].bytes;
+}
+
+const char *lk_dtype_torch_name(enum lk_dtype t)
+{
+    return rows[t].torch;
+}
+
+bool lk_dtype_is_float(enum lk_dtype t)
+{
+    return rows[t].bits > 0;
+}
+
+double lk_dtype_unit_roundoff(enum lk_dtype t)
+{
+    return ldexp(1, -rows[t].bits);
+}
+
+bool lk_dtype_has_masters(enum lk_dtype t)
+{
+    return lk_dtype_is_float(t) && rows[t].bits < rows[LK_F32].bits;
 }
 
 static uint32_t bits_of(float v)
@@ -90,4 +119,38 @@ uint16_t lk_bf16_from_f32(float v)
     if ((u & 0x7FFFFFFF) > 0x7F800000) /* rounding could carry a NaN into infinity */
         return (uint16_t)(u >> 16 | 0x40);
     return (uint16_t)shift_round(u, 16);
+}
+
+double lk_dtype_at(enum lk_dtype t, const void *array, size_t i)
+{
+    switch (t) {
+    case LK_F64:
+        return ((const double *)array)[i];
+    case LK_BF16:
+        return (double)lk_f32_from_bf16(((const uint16_t *)array)[i]);
+    case LK_F16:
+        return (double)lk_f32_from_f16(((const uint16_t *)array)[i]);
+    default:
+        return (double)((const float *)array)[i];
+    }
+}
+
+void lk_dtype_to_f32(enum lk_dtype from, float *out, const void *in, size_t n)
+{
+    if (from == LK_F32)
+        memcpy(out, in, n * sizeof *out);
+    for (size_t i = 0; i < n && from != LK_F32; i++)
+        out[i] = (float)lk_dtype_at(from, in, i);
+}
+
+void lk_dtype_from_f32(enum lk_dtype to, void *out, const float *in, size_t n)
+{
+    if (to == LK_F32)
+        memcpy(out, in, n * sizeof *in);
+    for (size_t i = 0; i < n && to == LK_F64; i++)
+        ((double *)out)[i] = (double)in[i];
+    for (size_t i = 0; i < n && to == LK_BF16; i++)
+        ((uint16_t *)out)[i] = lk_bf16_from_f32(in[i]);
+    for (size_t i = 0; i < n && to == LK_F16; i++)
+        ((uint16_t *)out)[i] = lk_f16_from_f32(in[i]);
 }

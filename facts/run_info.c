@@ -157,6 +157,14 @@ static double number_of(const char *text)
     return text && lk_parse_double(text, &v) == LK_OK ? v : NAN;
 }
 
+static bool has_masters(const char *dtype)
+{
+    int t;
+
+    return dtype && lk_words_match(&lk_dtype_words, dtype, &t) &&
+           lk_dtype_has_masters((enum lk_dtype)t);
+}
+
 enum lk_status lk_run_facts_read(const struct lk_run_info *info, struct lk_run_facts *out)
 {
     static const char none[] = "none: ";
@@ -169,7 +177,7 @@ enum lk_status lk_run_facts_read(const struct lk_run_info *info, struct lk_run_f
     *out = (struct lk_run_facts){
         .optimizer =
             optimizer_of(lk_run_info_value(info, "optimizer"), lk_run_info_value(info, "momentum")),
-        .master_weights = is(lk_run_info_value(info, "dtype"), "bfloat16"),
+        .master_weights = has_masters(lk_run_info_value(info, "dtype")),
         .prefetch = (int)depth,
         .shared_gpu = is(lk_run_info_value(info, "share-gpu"), "yes"),
         .gpu_max_sm_clock_mhz = number_of(lk_run_info_value(info, LK_GPU_CONFIG_MAX_CLOCK)),

@@ -170,17 +170,6 @@ void lk_trace_begin_event(struct lk_json_out *o, const char *ph, const char *cat
     lk_trace_put_us(o, "ts", ts_ns);
 }
 
-/* Return Kineto's name of an element type. */
-static const char *kineto_dtype(enum lk_dtype t)
-{
-    static const char *const names[LK_DTYPE_COUNT] = {
-        [LK_F32] = "Float", [LK_F16] = "Half", [LK_BF16] = "BFloat16", [LK_F64] = "Double",
-        [LK_I32] = "Int",   [LK_I64] = "Long", [LK_U8] = "Byte",
-    };
-
-    return names[t];
-}
-
 /* Return the element type to count a span's bytes in, since Kineto wants elements: the gradients'
  * type if they share one, else bytes. */
 static enum lk_dtype wire_dtype(const struct lk_run_info *i, uint64_t bytes)
@@ -229,7 +218,7 @@ static void write_collective(const struct rank_out *r, struct lk_json_out *o,
     lk_json_out_uint(o, "In msg nelems", elems);
     lk_json_out_uint(o, "Out msg nelems", elems);
     lk_json_out_int(o, "Group size", i->world_size);
-    lk_json_out_text(o, "dtype", kineto_dtype(dtype));
+    lk_json_out_text(o, "dtype", lk_dtype_torch_name(dtype));
     lk_json_out_text(o, "In split size", "[]");
     lk_json_out_text(o, "Out split size", "[]");
     lk_json_out_text(o, "Process Group Name", "0");

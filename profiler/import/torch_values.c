@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "facts/bounds.h"
 
+#include <ctype.h>
 #include <string.h>
 
 /* Multiply and add, bounded: no factor is above SUM_MAX, so nothing overflows. */
@@ -50,28 +51,15 @@ uint64_t lk_torch_tensor_elements(const char *text, size_t n)
     return n == 4 && !memcmp(text, "[[]]", 4) ? 1 : lk_torch_elements(text, n);
 }
 
-/* X(PyTorch's name, type) */
-#define DTYPES(X)                                                                                  \
-    X("Float", LK_F32)                                                                             \
-    X("float", LK_F32)                                                                             \
-    X("BFloat16", LK_BF16)                                                                         \
-    X("Half", LK_F16)                                                                              \
-    X("Double", LK_F64)                                                                            \
-    X("double", LK_F64)                                                                            \
-    X("Int", LK_I32)                                                                               \
-    X("int", LK_I32)                                                                               \
-    X("Long", LK_I64)                                                                              \
-    X("long", LK_I64)                                                                              \
-    X("Byte", LK_U8)
+/* Return true if the text begins with the name of a type, in PyTorch's spelling or in C's ("Float",
+ * "float"), and the name ends there. */
+static bool starts_with(const char *text, size_t n, const char *name)
+{
+    size_t m = strlen(name);
 
-static const struct {
-    const char *name;
-    enum lk_dtype dtype;
-} dtypes[] = {
-#define ROW(name, type) {name, type},
-    DTYPES(ROW)
-#undef ROW
-};
+    return n >= m && tolower((unsigned char)*text) == tolower((unsigned char)*name) &&
+           !memcmp(text + 1, name + 1, m - 1) && (n == m || strchr("\"],)", text[m]) != NULL);
+}
 
 bool lk_torch_dtype(const char *text, size_t n, enum lk_dtype *out)
 {
@@ -87,14 +75,10 @@ bool lk_torch_dtype(const char *text, size_t n, enum lk_dtype *out)
     }
     while (n > 0 && strchr("[\" ", *text))
         text++, n--;
-    for (size_t i = 0; i < LK_COUNT(dtypes); i++) {
-        size_t m = strlen(dtypes[i].name);
-
-        if (n >= m && !memcmp(text, dtypes[i].name, m) &&
-            (n == m || strchr("\"],)", text[m]) != NULL)) {
-            *out = dtypes[i].dtype;
+    for (int t = 0; t < LK_DTYPE_COUNT; t++)
+        if (starts_with(text, n, lk_dtype_torch_name((enum lk_dtype)t))) {
+            *out = (enum lk_dtype)t;
             return true;
         }
-    }
     return false;
 }

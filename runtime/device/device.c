@@ -95,7 +95,7 @@ enum lk_status lk_device_open(const char *name, const struct lk_device_config *c
     uint16_t id;
 
     LK_TRY(find(name, &ops));
-    if (config->real != LK_F32 && !(config->real == LK_BF16 && ops->has_bf16))
+    if (config->real != LK_F32 && !(ops->reals >> config->real & 1))
         return lk_fail(LK_EUNSUPPORTED, "device %s does not compute in %s", name,
                        lk_dtype_name(config->real));
     LK_TRY(lk_alloc(&d, 1, ops->device_bytes));
@@ -174,7 +174,7 @@ bool lk_device_fuses(const struct lk_device *d)
 
 double lk_device_unit_roundoff(const struct lk_device *d)
 {
-    return d->real == LK_BF16 ? 0x1p-8 : d->ops->unit_roundoff;
+    return d->real == d->ops->real ? d->ops->unit_roundoff : lk_dtype_unit_roundoff(d->real);
 }
 
 enum lk_status lk_device_describe(const struct lk_device *d, struct lk_run_info *info)

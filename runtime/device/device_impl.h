@@ -88,8 +88,8 @@ enum lk_op_part { LK_OP_PART_LIST(LK_WORD_VALUE) };
 struct lk_device_ops {
     const char *name;
     const char *help;
-    enum lk_dtype real;                /* default type of lk_real buffers */
-    bool has_bf16;                     /* the configuration may ask for bfloat16 instead */
+    enum lk_dtype real; /* default type of lk_real buffers */
+    unsigned reals; /* bits 1 << type: types that the configuration may ask for instead of `real` */
     double unit_roundoff;              /* unit roundoff of the factors of products in `real` */
     size_t device_bytes, stream_bytes; /* sizes of the backend's own structs */
     bool stamps;                       /* set queued_ns in commands */

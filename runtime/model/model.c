@@ -203,26 +203,6 @@ enum lk_status lk_model_finish(struct lk_model *m, const struct lk_grad_hook *ho
     return lk_model_ready(m, hook, param);
 }
 
-static void from_float(enum lk_dtype to, void *out, const float *in, size_t n)
-{
-    if (to == LK_F32)
-        memcpy(out, in, n * sizeof *in);
-    for (size_t i = 0; i < n && to == LK_F64; i++)
-        ((double *)out)[i] = (double)in[i];
-    for (size_t i = 0; i < n && to == LK_BF16; i++)
-        ((uint16_t *)out)[i] = lk_bf16_from_f32(in[i]);
-}
-
-static void to_float(enum lk_dtype from, float *out, const void *in, size_t n)
-{
-    if (from == LK_F32)
-        memcpy(out, in, n * sizeof *out);
-    for (size_t i = 0; i < n && from == LK_F64; i++)
-        out[i] = (float)((const double *)in)[i];
-    for (size_t i = 0; i < n && from == LK_BF16; i++)
-        out[i] = lk_f32_from_bf16(((const uint16_t *)in)[i]);
-}
-
 /* Copy weights between a device buffer and host floats, one of `from` and `to`; in pieces through
  * the staging buffer, which serves one copy at a time. */
 static enum lk_status transfer(struct lk_model *m, void *device, enum lk_dtype dtype,
@@ -235,12 +215,12 @@ static enum lk_status transfer(struct lk_model *m, void *device, enum lk_dtype d
 
         n = elems - at < STAGED_ELEMS ? elems - at : STAGED_ELEMS;
         if (from)
-            from_float(dtype, m->staging, from + at, n);
+            lk_dtype_from_f32(dtype, m->staging, from + at, n);
         LK_PASS(lk_stream_copy(m->stream, from ? there : m->staging, from ? m->staging : there,
                                n * bytes));
         LK_PASS(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
         if (to)
-            to_float(dtype, to + at, m->staging, n);
+            lk_dtype_to_f32(dtype, to + at, m->staging, n);
     }
     return LK_OK;
 }

@@ -51,14 +51,9 @@ static enum lk_status make_pattern(struct lk_device *d, void **out)
     if (st != LK_OK)
         return st;
     for (size_t i = 0; i < PATTERN; i++) {
-        double x = lk_rng_uniform(&g) - 0.5;
+        float x = (float)(lk_rng_uniform(&g) - 0.5);
 
-        if (real == LK_BF16)
-            ((uint16_t *)p)[i] = lk_bf16_from_f32((float)x);
-        else if (real == LK_F64)
-            ((double *)p)[i] = x;
-        else
-            ((float *)p)[i] = (float)x;
+        lk_dtype_from_f32(real, (char *)p + i * lk_dtype_bytes(real), &x, 1);
     }
     *out = p;
     return LK_OK;

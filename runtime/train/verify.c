@@ -173,11 +173,7 @@ static enum lk_status fetch(struct lk_verify *v, const lk_real *from, size_t ele
 /* Return element i of v->staging. */
 static double staged(const struct lk_verify *v, size_t i)
 {
-    if (v->real == LK_F64)
-        return ((const double *)v->staging)[i];
-    if (v->real == LK_BF16)
-        return (double)lk_f32_from_bf16(((const uint16_t *)v->staging)[i]);
-    return (double)((const float *)v->staging)[i];
+    return lk_dtype_at(v->real, v->staging, i);
 }
 
 enum lk_status lk_verify_step_begin(struct lk_verify *v)

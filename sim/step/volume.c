@@ -42,11 +42,6 @@ struct build {
 
 /* ---- Tensors ---- */
 
-static bool is_float(enum lk_dtype t)
-{
-    return t == LK_F32 || t == LK_F16 || t == LK_BF16 || t == LK_F64;
-}
-
 /*
  * Return a marker dtype: tensors of one dtype share buckets, so equal gradient dtypes get equal
  * markers.
@@ -65,7 +60,7 @@ static enum lk_status set_tensors(struct build *b)
 
     LK_PASS(lk_job_bucket_tensors(b->job, &b->tensors));
     for (size_t i = 0; d != LK_GRAD_OWN && i < b->job->n_tensors; i++)
-        if (is_float(b->job->tensors[i].dtype)) {
+        if (lk_dtype_is_float(b->job->tensors[i].dtype)) {
             b->tensors[i].bytes = b->job->tensors[i].elems * lk_grad_dtype_bytes(d);
             b->tensors[i].dtype = marker(d);
         }
@@ -177,7 +172,7 @@ static void compress_half(const struct build *b, size_t k, struct lk_volume_coll
         size_t t = b->plan.index[i];
         uint64_t elems = b->job->tensors[t].elems, size = b->tensors[t].bytes / elems;
 
-        if (size > 2 && is_float(b->job->tensors[t].dtype)) {
+        if (size > 2 && lk_dtype_is_float(b->job->tensors[t].dtype)) {
             c->step.bytes += 2 * elems;
             c->memory_bytes += (double)elems * (2 * (double)size + 4 * 2);
         } else {

@@ -163,8 +163,42 @@ START_TEST(bfloat_rounds_to_nearest_even)
 }
 END_TEST
 
+/* Conversions of arrays agree with those of single numbers, for each floating type. */
+START_TEST(arrays_convert_as_numbers_do)
+{
+    static const float in[] = {0, 1, -2.5F, 3.14159274F, 6.1e-5F, 65504, -1e-8F};
+    enum lk_dtype t = (enum lk_dtype)_i;
+    double out[LK_COUNT(in)]; /* as wide as any */
+    float back[LK_COUNT(in)];
+
+    if (!lk_dtype_is_float(t))
+        return;
+    lk_dtype_from_f32(t, out, in, LK_COUNT(in));
+    lk_dtype_to_f32(t, back, out, LK_COUNT(in));
+    for (size_t i = 0; i < LK_COUNT(in); i++) {
+        ck_assert_float_eq(back[i], (float)lk_dtype_at(t, out, i));
+        /* 2^-24 is half of the last place of a subnormal half */
+        ck_assert_double_le(fabs((double)back[i] - (double)in[i]),
+                            lk_dtype_unit_roundoff(t) * fabs((double)in[i]) +
+                                (t == LK_F16 ? 0x1p-25 : 0));
+    }
+}
+END_TEST
+
+START_TEST(traits)
+{
+    ck_assert(lk_dtype_has_masters(LK_BF16) && lk_dtype_has_masters(LK_F16));
+    ck_assert(!lk_dtype_has_masters(LK_F32) && !lk_dtype_has_masters(LK_F64));
+    ck_assert(!lk_dtype_has_masters(LK_U8) && !lk_dtype_is_float(LK_I32));
+    ck_assert_double_eq(lk_dtype_unit_roundoff(LK_BF16), 0x1p-8);
+    ck_assert_str_eq(lk_dtype_torch_name(LK_BF16), "BFloat16");
+}
+END_TEST
+
 SUITE(dtype, c)
 {
+    tcase_add_loop_test(c, arrays_convert_as_numbers_do, 0, LK_DTYPE_COUNT);
+    tcase_add_test(c, traits);
     tcase_add_test(c, names);
     tcase_add_loop_test(c, other_spellings, 0, LK_COUNT(spellings));
     tcase_add_test(c, spellings_go_both_ways);
