@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/units.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,20 @@ static enum lk_status read_int(const struct lk_option *row, const char *text, in
 {
     return is_bounded(row) ? lk_parse_count(text, int64_bound(row->min), int64_bound(row->max), out)
                            : lk_parse_count(text, INT64_MIN, INT64_MAX, out);
+}
+
+/* Read a whole number into a field of an int or an int64_t. */
+static enum lk_status read_int_field(const struct lk_option *row, const char *text, void *field)
+{
+    int64_t v = 0;
+
+    if (row->bytes != sizeof(int))
+        return read_int(row, text, field);
+    LK_PASS(read_int(row, text, &v));
+    if (v < INT_MIN || v > INT_MAX)
+        return lk_fail(LK_EUSAGE, "must be from %d to %d", INT_MIN, INT_MAX);
+    *(int *)field = (int)v;
+    return LK_OK;
 }
 
 static enum lk_status read_real(const struct lk_option *row, enum lk_dimension dim,
@@ -183,13 +198,16 @@ static enum lk_status set_value(const struct lk_option *row, enum lk_option_type
 
 static enum lk_status set_field(const struct lk_option *row, void *target, const char *text)
 {
-    return set_value(row, row->type, text, (char *)target + row->offset);
+    void *field = (char *)target + row->offset;
+
+    return row->type == LK_OPT_INT ? read_int_field(row, text, field)
+                                   : set_value(row, row->type, text, field);
 }
 
 static enum lk_status set_defaults(const struct lk_option *rows, void *target)
 {
     for (const struct lk_option *row = rows; row->name; row++) {
-        memset((char *)target + row->offset, 0, types[row->type].bytes);
+        memset((char *)target + row->offset, 0, row->bytes ? row->bytes : types[row->type].bytes);
         if (row->fallback && set_field(row, target, row->fallback) != LK_OK)
             return lk_fail(LK_EINTERNAL, "the default of --%s: %s", row->name, lk_error_text());
     }

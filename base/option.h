@@ -65,6 +65,8 @@ struct lk_option {
     char letter;                  /* (optional) one-letter form, e.g. 'n' for -n */
     enum lk_option_type type;     /* determines the C type of the field */
     size_t offset;                /* of the field in the target struct */
+    size_t bytes;                 /* of the field; 0: as the type has. LK_OPT_INT: those of an int
+                                     or an int64_t, which holds every number of the range */
     double min, max;              /* allowed range, in base units, of a number or of each item of a
                                      list; max may be INFINITY. Both 0: no range, but sizes,
                                      times and rates are never negative */

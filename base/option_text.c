@@ -266,6 +266,10 @@ const char *lk_option_value(const struct lk_option *row, const void *target, cha
         append(buf, size, &used, "%s", *(const bool *)field ? "yes" : "no");
         break;
     case LK_OPT_INT:
+        append(buf, size, &used, "%lld",
+               row->bytes == sizeof(int) ? (long long)*(const int *)field
+                                         : (long long)*(const int64_t *)field);
+        break;
     case LK_OPT_SIZE:
         append_item(is_size, field, buf, size, &used);
         break;

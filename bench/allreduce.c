@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "runtime/comm/comm.h"
 #include "runtime/rendezvous/launch.h"
+#include "runtime/rendezvous/rank_env.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * Check that the waterfall of a run with slow links and slow ranks shows what was put into it.
  * Compute is a job replayed on the timed device, links are a planted fault
  * (runtime/comm/comm_fault.h): the truth is known from the command line alone, and computed here
- * from DESIGN section 7's step, on its own. bench/truth.c is the same for real collectives, whose
+ * from the step of docs/model.md, on its own. bench/truth.c is the same for real collectives, whose
  * cost it takes from a run.
  *
  *     build/bench/truth_links [LOCKSTEP [JOB]]

@@ -18,6 +18,8 @@
 #include "commands/share_gpu.h"
 #include "runtime/comm/comm.h"
 #include "runtime/device/machine_load.h"
+#include "runtime/rendezvous/launch.h"
+#include "runtime/rendezvous/rank_env.h"
 #include "runtime/rendezvous/store.h"
 #include "sim/calibration.h"
 #include "sim/collective/alpha_beta_fit.h"

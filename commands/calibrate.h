@@ -10,7 +10,7 @@
 #include "facts/coll.h"
 #include "reports/page.h"
 #include "runtime/probe/probe.h"
-#include "runtime/rendezvous/launch.h"
+#include "runtime/rendezvous/rank_env.h"
 #include "sim/calibration.h"
 
 #include <stdbool.h>
@@ -32,13 +32,12 @@ struct calibrate_options {
     /* The overlap probe's GPT block (samples, context, channels, heads), the CTAs of its collective
      * (a row each), and the GB/s that a surrogate for the collective copies (0: no limit). */
     struct lk_ints block, overlap_ctas, overlap_GBps;
-    int64_t
-        nccl_ctas; /* CTAs that NCCL would use, where one GPU needs a surrogate; 0: by the GPU */
+    int nccl_ctas; /* CTAs that NCCL would use, where one GPU needs a surrogate; 0: by the GPU */
     bool rates;    /* whether to measure copies and matrix products */
     struct lk_sizes copy_sizes; /* bytes of a copy */
     const char *out, *name; /* path of the cluster file; name of the cluster, NULL: the host's */
     int device;             /* CALIBRATE_CPU or CALIBRATE_CUDA */
-    int64_t nccl_min_ctas, nccl_max_ctas; /* 0: NCCL's choice */
+    int nccl_min_ctas, nccl_max_ctas; /* 0: NCCL's choice */
     /* NCCL allocates and registers the buffers; ranks may share a GPU (no file is written then). */
     bool nccl_register, share_gpu;
     bool pin;         /* bind each rank to a CPU; see calibrate_pins */

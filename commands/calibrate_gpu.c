@@ -13,6 +13,7 @@
 #include "runtime/device/device.h"
 #include "runtime/device/machine.h"
 #include "runtime/probe/probe_block.h"
+#include "runtime/rendezvous/rank_env.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -311,13 +312,13 @@ static int expected_ctas(const struct gpu_rank *g)
     int ctas;
 
     if (o->nccl_ctas)
-        return (int)o->nccl_ctas;
+        return o->nccl_ctas;
     while (g->properties.compute_capability < nccl_ctas[i].compute_capability)
         i++;
     ctas = nccl_ctas[i].ctas;
     if (o->nccl_max_ctas && ctas > o->nccl_max_ctas)
-        ctas = (int)o->nccl_max_ctas;
-    return ctas < o->nccl_min_ctas ? (int)o->nccl_min_ctas : ctas;
+        ctas = o->nccl_max_ctas;
+    return ctas < o->nccl_min_ctas ? o->nccl_min_ctas : ctas;
 }
 
 struct overlap {

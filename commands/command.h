@@ -19,7 +19,8 @@
 #define ROW(...) ROW_(__VA_ARGS__)
 #define ROW_(T, name_, field, type_, ...)                                                          \
     {                                                                                              \
-        .name = (name_), .type = LK_OPT_##type_, .offset = offsetof(T, field), __VA_ARGS__         \
+        .name = (name_), .type = LK_OPT_##type_, .offset = offsetof(T, field),                     \
+        .bytes = sizeof(((T *)0)->field), __VA_ARGS__                                              \
     }
 /* Names of the options that have the level of the log, the format of the page, and its gates. */
 #define LOG_NAME  "log"

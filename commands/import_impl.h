@@ -21,7 +21,7 @@ struct import_options {
     const char *comm_kernels, *step_range;
     bool drop_last, force;
     int steps_by;
-    int64_t local_batch, world_size;
+    int local_batch, world_size;
     /* of both */
     const char *out; /* set before a kind is imported */
     struct lk_page_options page;

@@ -168,9 +168,9 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
                              struct lk_page *page)
 {
     const struct lk_import_options options = {.patterns = o->comm_kernels,
-                                              .world_size = (int)o->world_size,
+                                              .world_size = o->world_size,
                                               .nodes = o->nodes.n ? (int)o->nodes.v[0] : 0,
-                                              .local_batch = (int)o->local_batch,
+                                              .local_batch = o->local_batch,
                                               .step_range = o->step_range,
                                               .steps_by_gpu = o->steps_by == 1,
                                               .drop_last = o->drop_last};

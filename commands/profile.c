@@ -26,7 +26,8 @@
 
 struct profile_options {
     const char *out, *with, *step_range, *log;
-    int64_t steps, after, local_batch, nodes;
+    int64_t steps, after;
+    int local_batch, nodes;
     double delay_s, length_s;
     bool force, keep_traces, snippet;
 };
@@ -265,8 +266,8 @@ static void report(const struct profile *p, const struct import_made *m)
 /* Make the run directory of what was found, and say what it has. */
 static enum lk_status make_run(struct profile *p)
 {
-    const struct lk_import_options options = {.local_batch = (int)p->options->local_batch,
-                                              .nodes = (int)p->options->nodes,
+    const struct lk_import_options options = {.local_batch = p->options->local_batch,
+                                              .nodes = p->options->nodes,
                                               .step_range = p->options->step_range,
                                               .world_size = p->found.world_size};
     struct import_made made = {0};

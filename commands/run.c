@@ -25,6 +25,7 @@
 #include "commands/share_gpu.h"
 #include "profiler/analysis/run_set.h"
 #include "runtime/rendezvous/launch.h"
+#include "runtime/rendezvous/rank_env.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -84,8 +85,8 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     enum lk_status st = LK_OK;
 
     o.ranks = p->config.world_size;
-    o.local_batch = p->config.local_batch;
-    o.accumulation = p->config.accumulation;
+    o.train.local_batch = p->config.local_batch;
+    o.train.reducer.accumulation = p->config.accumulation;
     o.scaling.n = 0;
     o.local_batches.n = 0;
     o.strong = false;

@@ -43,9 +43,9 @@ static enum lk_status add_point(struct run_grid *s, size_t *capacity, struct run
 static enum lk_status strong_point(const struct run_options *o, int64_t smallest, int64_t ranks,
                                    struct run_point *out)
 {
-    int64_t global = smallest * o->local_batch * o->accumulation;
+    int64_t global = smallest * o->train.local_batch * o->train.reducer.accumulation;
     int64_t share = global / ranks;
-    int64_t batch = o->local_batch;
+    int64_t batch = o->train.local_batch;
 
     if (global % ranks)
         return lk_fail(LK_EUSAGE,
@@ -75,8 +75,9 @@ static enum lk_status plan_points(const struct run_options *o, struct run_grid *
     for (int i = 0; i < ranks->n; i++)
         smallest = ranks->v[i] < smallest ? ranks->v[i] : smallest;
     for (int i = 0; i < ranks->n && (o->scaling.n || !o->local_batches.n); i++) {
-        struct run_point p = {.config = config_of(ranks->v[i], o->local_batch, o->accumulation),
-                              .on_curve = true};
+        struct run_point p = {
+            .config = config_of(ranks->v[i], o->train.local_batch, o->train.reducer.accumulation),
+            .on_curve = true};
 
         if (o->strong)
             LK_PASS(strong_point(o, smallest, ranks->v[i], &p));
@@ -85,7 +86,7 @@ static enum lk_status plan_points(const struct run_options *o, struct run_grid *
     for (int i = 0; i < o->local_batches.n; i++)
         LK_PASS(add_point(s, &capacity,
                           (struct run_point){.config = config_of(smallest, o->local_batches.v[i],
-                                                                 o->accumulation)}));
+                                                                 o->train.reducer.accumulation)}));
     return LK_OK;
 }
 

@@ -64,13 +64,13 @@ void lk_command_backends(FILE *out)
          .help = "optimizer steps to measure")                                                     \
     BOTH("warmup", train.warmup_steps, INT, .min = 0, .max = 1e9, .fallback = "5",                 \
          .help = "optimizer steps that come first; recorded, but left out of the statistics")      \
-    RUN("local-batch", local_batch, INT, .letter = 'b', .min = 1, .max = 1e6, .fallback = "8",     \
+    RUN("local-batch", train.local_batch, INT, .letter = 'b', .min = 1, .max = 1e6, .fallback = "8",     \
         .help = "samples of a micro-batch on one rank")                                            \
-    REPLAY("local-batch", local_batch, INT, .letter = 'b', .min = 1, .max = 1e6,                   \
+    REPLAY("local-batch", train.local_batch, INT, .letter = 'b', .min = 1, .max = 1e6,                   \
            .help = "samples of a micro-batch on one rank (the job's usual)")                       \
-    RUN("accumulation", accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX,    \
+    RUN("accumulation", train.reducer.accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX,    \
         .fallback = "1", .help = "micro-batches of an optimizer step")                             \
-    REPLAY("accumulation", accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX, \
+    REPLAY("accumulation", train.reducer.accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX, \
            .help = "micro-batches of an optimizer step (the job's)")                               \
     BOTH("sync-every", sync_every, FLAG, .fallback = "no",                                         \
          .help = "all-reduce after every micro-batch instead of the last (DDP without no_sync)")   \
@@ -86,20 +86,20 @@ void lk_command_backends(FILE *out)
          .help = "runs of every configuration, interleaved (1; 3 with --scaling or --local-batches)") \
     RUN("model", train.model.name, TEXT, .group = "model", .fallback = "gpt-nano",                 \
         .help = "gpt, mlp, replay or a preset such as gpt-nano or gpt2-124m")                      \
-    RUN("layers", layers, INT, .min = 1, .max = 1000, .help = "layers, instead of the preset's")   \
-    RUN("heads", heads, INT, .min = 1, .max = 1000,                                                \
+    RUN("layers", train.model.layers, INT, .min = 1, .max = 1000, .help = "layers, instead of the preset's")   \
+    RUN("heads", train.model.heads, INT, .min = 1, .max = 1000,                                                \
         .help = "attention heads, instead of the preset's")                                        \
-    RUN("channels", channels, INT, .min = 1, .max = 1e6,                                           \
+    RUN("channels", train.model.channels, INT, .min = 1, .max = 1e6,                                           \
         .help = "width, instead of the preset's")                                                  \
-    RUN("context", context, INT, .min = 1, .max = 1e6,                                             \
+    RUN("context", train.model.context, INT, .min = 1, .max = 1e6,                                             \
         .help = "tokens of a sample, instead of the preset's")                                     \
-    RUN("vocab", vocab, INT, .min = 2, .max = 1e7, .help = "vocabulary, instead of the preset's")  \
+    RUN("vocab", train.model.vocab, INT, .min = 2, .max = 1e7, .help = "vocabulary, instead of the preset's")  \
     RUN("job", train.model.job, FILE, .role = LK_ROLE_INPUT, .help = "job.json of the model replay")                      \
     RUN("data", train.data, FILE, .role = LK_ROLE_INPUT, .group = "data",                                                 \
         .help = "train on the bytes of this file (synthetic tokens when not given)")               \
     RUN("samples", train.samples, INT, .min = 1, .max = 1e12, .fallback = "65536",                 \
         .help = "samples of the synthetic data")                                                   \
-    RUN("prefetch", prefetch, INT, .min = 0, .max = 1000, .fallback = "2",                         \
+    RUN("prefetch", train.prefetch, INT, .min = 0, .max = 1000, .fallback = "2",                         \
         .help = "batches prepared ahead; 0: each step prepares its own")                           \
     RUN("shuffle", train.shuffle, FLAG, .fallback = "yes", .help = "shuffle every epoch")          \
     RUN("drop-last", train.drop_last, FLAG, .fallback = "no",                                      \
@@ -136,7 +136,7 @@ void lk_command_backends(FILE *out)
            .help = "gradient bytes that close the first bucket (the job's; by its rule with --bucket-cap)") \
     BOTH("algorithm", train.reducer.algo, CHOICE, .choices = algorithms, .fallback = "auto",       \
          .help = "algorithm of the all-reduce")                                                    \
-    RUN("noise-every", noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
+    RUN("noise-every", train.reducer.noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
         .help = "steps between measurements of the gradient noise scale; 0: never")                \
     RUN("device", device, CHOICE, .group = "machine", .choices = run_devices, .fallback = "cpu",   \
         .help = "device that computes: CPU or GPU (docs/gpu.md); timed: waits for the modelled time instead")              \
@@ -151,11 +151,11 @@ void lk_command_backends(FILE *out)
         .help = "equal runs give equal bits on a GPU: cuDNN's attention in one order (more memory), nothing chosen by time") \
     HEAD("machine", "comm", comm, CHOICE, .choices = run_comms, .fallback = "auto",                \
          .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere")      \
-    RUN("nccl-min-ctas", nccl_min_ctas, INT, .min = 1, .max = 64,                                  \
+    RUN("nccl-min-ctas", train.comm_config.nccl.min_ctas, INT, .min = 1, .max = 64,                                  \
         .help = "fewest thread blocks of a collective, each on an SM of its own (NCCL's choice)")  \
-    RUN("nccl-max-ctas", nccl_max_ctas, INT, .min = 1, .max = 64,                                  \
+    RUN("nccl-max-ctas", train.comm_config.nccl.max_ctas, INT, .min = 1, .max = 64,                                  \
         .help = "most thread blocks of a collective (NCCL's choice; 2 with --share-gpu)")          \
-    RUN("nccl-cga", nccl_cga, INT, .min = 1, .max = 8,                                             \
+    RUN("nccl-cga", train.comm_config.nccl.cga_cluster, INT, .min = 1, .max = 8,                                             \
         .help = "thread blocks of a cluster (NCCL's choice)")                                      \
     RUN("nccl-register", train.comm_config.nccl.register_buffers, FLAG, .fallback = "no",          \
         .help = "keep gradients in memory that NCCL allocates and registers")                      \
@@ -195,7 +195,7 @@ void lk_command_backends(FILE *out)
     BOTH(LOG_OPTION)                                                                               \
     RUN("verify", train.verify, FLAG, .group = "testing", .fallback = "no",                        \
         .help = "compare every step with one rank in double precision on the global batch")        \
-    RUN("verify-steps", verify_steps, INT, .min = 0, .max = 1e9, .fallback = "0",                  \
+    RUN("verify-steps", train.verify_steps, INT, .min = 0, .max = 1e9, .fallback = "0",                  \
         .help = "verify only this many steps; 0: all")                                             \
     RUN("plant", train.reducer.plant, CHOICE, .choices = plants, .fallback = "none",               \
         .help = "introduce one error on purpose, for --verify to find")                            \
@@ -256,7 +256,8 @@ static enum lk_status check(const struct run_options *o, const struct run_option
     bool replay = !strcmp(o->train.model.name, "replay");
     bool timed = o->device == RUN_DEVICE_TIMED;
     bool cuda = !strcmp(run_devices[o->device], "cuda");
-    bool of_nccl = o->nccl_min_ctas || o->nccl_max_ctas || o->nccl_cga ||
+    bool of_nccl = o->train.comm_config.nccl.min_ctas || o->train.comm_config.nccl.max_ctas ||
+                   o->train.comm_config.nccl.cga_cluster ||
                    o->train.comm_config.nccl.register_buffers;
     bool sgd = o->train.optim.kind == LK_OPTIM_SGD;
     bool adamw = o->train.optim.kind == LK_OPTIM_ADAMW;
@@ -277,7 +278,8 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {of_nccl && (!cuda || o->comm == RUN_COMM_SELF), "--nccl-... options need --comm=nccl"},
         {of_nccl && o->ranks == 1 && o->comm == RUN_COMM_AUTO,
          "--nccl-... options need --comm=nccl or more ranks"},
-        {o->nccl_max_ctas && o->nccl_min_ctas > o->nccl_max_ctas,
+        {o->train.comm_config.nccl.max_ctas &&
+             o->train.comm_config.nccl.min_ctas > o->train.comm_config.nccl.max_ctas,
          "--nccl-min-ctas is above --nccl-max-ctas"},
         {o->train.reducer.algo != d->train.reducer.algo && cuda,
          "--algorithm: NCCL chooses; NCCL_ALGO=allreduce:ring in the environment forces one"},
@@ -302,7 +304,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--timed-flops needs --device=timed"},
         {o->train.device_config.timed_Bps != d->train.device_config.timed_Bps && !timed,
          "--timed-bandwidth needs --device=timed"},
-        {o->noise_every != d->noise_every && timed,
+        {o->train.reducer.noise_every != d->train.reducer.noise_every && timed,
          "--noise-every: the timed device computes no gradients to measure"},
         {o->train.optim.momentum != d->train.optim.momentum && adamw,
          "--momentum is for --optimizer=sgd"},
@@ -317,7 +319,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->gpu_state == RUN_YES && !cuda, "--gpu-state=yes needs --device=cuda"},
         {o->gpu_records == RUN_YES && !o->trace, "--gpu-records=yes needs --trace"},
         {o->merged_trace && !o->trace, "--merged-trace needs --trace"},
-        {o->verify_steps && !o->train.verify, "--verify-steps needs --verify"},
+        {o->train.verify_steps && !o->train.verify, "--verify-steps needs --verify"},
         {(o->scaling.n || o->local_batches.n) && o->train.export_path,
          "--export is for a single run, not for --scaling or --local-batches"},
         {o->repetitions > 1 && o->train.export_path,
@@ -340,12 +342,12 @@ static enum lk_status take_from_job(struct run_options *o)
 
     LK_TRY(lk_job_read(o->train.model.job, &job));
     o->train.reducer.ddp_rule = job.ddp_rule;
-    o->prefetch = job.prefetch_depth;
+    o->train.prefetch = job.prefetch_depth;
     o->sync_every = o->sync_every || !job.no_sync;
-    if (!o->local_batch)
-        o->local_batch = lk_job_usual_batch(&job);
-    if (!o->accumulation)
-        o->accumulation = job.accumulation;
+    if (!o->train.local_batch)
+        o->train.local_batch = lk_job_usual_batch(&job);
+    if (!o->train.reducer.accumulation)
+        o->train.reducer.accumulation = job.accumulation;
     if (!o->first_bucket &&
         (!o->train.reducer.cap_bytes || o->train.reducer.cap_bytes == job.cap_bytes))
         o->first_bucket = job.first_bytes;
@@ -445,25 +447,12 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
     c.comm = comm_name(o, world_size);
     c.comm_config.rank = rank;
     c.comm_config.world_size = world_size;
-    c.comm_config.nccl.min_ctas = (int)o->nccl_min_ctas;
-    c.comm_config.nccl.max_ctas = (int)o->nccl_max_ctas;
-    c.comm_config.nccl.cga_cluster = (int)o->nccl_cga;
     if (c.device_config.share_gpu)
         share_gpu_limit(&c.comm_config.nccl);
-    c.model.layers = (int)o->layers;
-    c.model.heads = (int)o->heads;
-    c.model.channels = (int)o->channels;
-    c.model.context = (int)o->context;
-    c.model.vocab = (int)o->vocab;
     c.model.seed = c.seed = (uint64_t)o->seed;
     c.reducer.first_bytes = run_options_first_bucket(o);
-    c.reducer.accumulation = (int)o->accumulation;
     c.reducer.no_sync = !o->sync_every;
-    c.reducer.noise_every = (int)o->noise_every;
-    c.local_batch = (int)o->local_batch;
-    c.prefetch = (int)o->prefetch;
     c.graph = graphs[o->graph];
-    c.verify_steps = (int)o->verify_steps;
     *out = c;
     return LK_OK;
 }

@@ -31,26 +31,22 @@ struct lk_command;
 
 struct run_options {
     const struct lk_command *command; /* that they were given to; set by run_options_complete */
-    /* The trainer's configuration, as far as options fill it: those of the same C type. What the
-     * others below give is added by run_options_train. */
+    /* The trainer's configuration, as far as options fill it. What the others below give is added
+     * by run_options_train. */
     struct lk_train_config train;
     /* job */
     int64_t ranks; /* 0: not given */
-    int64_t local_batch, accumulation, seed;
+    int64_t seed;
     bool sync_every;
     /* run grid */
     struct lk_ints scaling, local_batches;
     bool strong;
     int64_t repetitions; /* 0: not given */
-    /* model and data */
-    int64_t layers, heads, channels, context, vocab, prefetch;
     /* DDP */
     uint64_t first_bucket; /* 0: by PyTorch's rule */
-    int64_t noise_every;
     /* machine */
     int device, dtype, comm;
     const char *fuse;                               /* as lk_fuse_parse reads it; NULL: nothing */
-    int64_t nccl_min_ctas, nccl_max_ctas, nccl_cga; /* 0: NCCL's own */
     bool pin;
     double timeout_s;
     /* output */
@@ -65,7 +61,6 @@ struct run_options {
     int gpu_state;            /* RUN_AUTO: on a GPU, with a trace, where NVML can be used */
     const char *log;
     /* testing */
-    int64_t verify_steps;
     const char *slow_rank;
 };
 

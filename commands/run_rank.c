@@ -11,6 +11,7 @@
 #include "commands/share_gpu.h"
 #include "profiler/analysis/run_set.h"
 #include "runtime/device/machine.h"
+#include "runtime/rendezvous/rank_env.h"
 
 #include <inttypes.h>
 #include <limits.h>

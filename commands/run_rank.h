@@ -13,7 +13,7 @@
 #include "profiler/record/cupti.h"
 #include "profiler/record/nvtx.h"
 #include "profiler/record/span_file.h"
-#include "runtime/rendezvous/launch.h"
+#include "runtime/rendezvous/rank_env.h"
 #include "runtime/rendezvous/store.h"
 
 /*

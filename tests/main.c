@@ -5,9 +5,11 @@
  *
  * Each suite runs in a process of its own, N at a time (default: one a processor), with its output
  * in a file that is shown whole when the suite ends badly; the failures are repeated at the end. A
- * single suite runs in this process, for a debugger. The last line is `N passed, N failed`; the
- * exit status says whether anything failed.
+ * single suite runs in this process, for a debugger. The last line is `N passed, N failed, N
+ * skipped`; the exit status says whether anything failed.
  */
+#include "tests/rigs/skip.h"
+
 #include <check.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -26,8 +28,9 @@
 /* The result of a suite, in memory that the process of the suite shares with this one. */
 struct result {
     bool ended; /* false after a crash */
-    int run;    /* checks */
+    int run;    /* checks, those that were skipped too */
     int failed;
+    atomic_int skipped;
 };
 
 struct job {
@@ -59,6 +62,7 @@ static void run_suite(const struct job *job, struct result *result)
 {
     SRunner *runner = srunner_create(job->make());
 
+    skip_count_in(&result->skipped);
     srunner_run_all(runner, CK_NORMAL);
     result->run = srunner_ntests_run(runner);
     result->failed = srunner_ntests_failed(runner);
@@ -93,17 +97,20 @@ static void show(FILE *output)
         fwrite(block, 1, n, stdout);
 }
 
-/* Print again what a suite that ended badly said of its failures: libcheck writes
- * FILE:LINE:F:CASE:TEST:N: MESSAGE, and E for a crash. In a log of which only the end is kept, this
- * is what is left. */
-static void show_failures(const struct job *job)
+/* Print again what a suite said of its failures, libcheck's FILE:LINE:F:CASE:TEST:N: MESSAGE and E
+ * for a crash, and why it skipped tests. In a log of which only the end is kept, this is what is
+ * left. */
+static void show_again(const struct job *job, bool failed)
 {
+    static const char skipped[] = "skipped: ";
     char line[4096];
 
     rewind(job->output);
     while (fgets(line, sizeof line, job->output))
-        if (strstr(line, ":F:") || strstr(line, ":E:"))
+        if (failed && (strstr(line, ":F:") || strstr(line, ":E:")))
             printf("failed: %s: %s", job->name, line);
+        else if (!strncmp(line, skipped, sizeof skipped - 1))
+            printf("skipped: %s: %s", job->name, line + sizeof skipped - 1);
 }
 
 /* Wait until a suite ends; report it. A suite that crashes counts as one failure. */
@@ -130,7 +137,7 @@ static void finish_one(struct result *results)
         printf("  %-24s %5d checks %5d failed %7.1f s\n", job->name, results[i].run,
                results[i].failed, now_s() - job->began_s);
         fflush(stdout);
-        if (!results[i].failed) {
+        if (!results[i].failed && !results[i].skipped) {
             fclose(job->output);
             job->output = NULL;
         }
@@ -191,7 +198,7 @@ int main(int argc, char **argv)
     struct result *results = mmap(NULL, sizeof *results * N_JOBS, PROT_READ | PROT_WRITE,
                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     long parallel = sysconf(_SC_NPROCESSORS_ONLN);
-    int first = 1, chosen, run = 0, failed = 0;
+    int first = 1, chosen, run = 0, failed = 0, skipped = 0;
 
     if (argc > 2 && !strcmp(argv[1], "--jobs")) {
         char *end;
@@ -218,9 +225,11 @@ int main(int argc, char **argv)
     for (int i = 0; i < N_JOBS; i++) {
         run += results[i].run;
         failed += results[i].failed;
+        skipped += results[i].skipped;
         if (jobs[i].output)
-            show_failures(&jobs[i]);
+            show_again(&jobs[i], results[i].failed > 0);
     }
-    printf("%d passed, %d failed\n", run > failed ? run - failed : 0, failed);
+    run -= failed + skipped;
+    printf("%d passed, %d failed, %d skipped\n", run > 0 ? run : 0, failed, skipped);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

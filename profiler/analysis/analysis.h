@@ -2,7 +2,7 @@
  * Attribute the time of a run per collective, per bucket and per rank, and as the waterfall from
  * the ideal step to the measured one. Steady-state steps only (struct lk_run.steps).
  *
- * For collective k on ranks r, on the common clock (DESIGN section 6):
+ * For collective k on ranks r, on the common clock (docs/model.md):
  *     due(r,k)     = max(ready(r,k), end(r,k-1)), since one stream runs them in order
  *     queue        = due - ready
  *     arrival(r,k) = the start of its NCCL kernel, where a GPU's records tell it; else due

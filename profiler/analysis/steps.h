@@ -89,6 +89,9 @@ struct lk_rank_steps {
     size_t n_stalls;
 };
 
+/* Cut a trace into steps. The arrays of *out belong to it and are freed by lk_rank_steps_fini; the
+ * trace is only read and may be freed. A trace without a complete step gives none. LK_EPARSE: it
+ * has a step twice; LK_ENOMEM. */
 enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps *out);
 void lk_rank_steps_fini(struct lk_rank_steps *s); /* zeroes it; safe on a zeroed one */
 /* Return the index of a step's number in n of them, ascending; n: it is none of them. */

@@ -350,7 +350,7 @@ void *lk_stream_native(struct lk_stream *s)
 
 /* ---- Commands ---- */
 
-void lk_command_drop(const struct lk_command *c)
+void lk_command_drop(const struct lk_stream_command *c)
 {
     if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_WAIT ||
         c->kind == LK_COMMAND_RANGE_BEGIN)
@@ -359,12 +359,12 @@ void lk_command_drop(const struct lk_command *c)
 
 static const char *const command_names[LK_COMMAND_COUNT] = {LK_COMMAND_LIST(LK_WORD_NAME)};
 
-const char *lk_command_text(const struct lk_command *c)
+const char *lk_command_text(const struct lk_stream_command *c)
 {
     return c->kind == LK_COMMAND_OP ? c->op->name : command_names[c->kind];
 }
 
-static enum lk_status submit(struct lk_stream *s, struct lk_command *c, uint64_t *out_seq)
+static enum lk_status submit(struct lk_stream *s, struct lk_stream_command *c, uint64_t *out_seq)
 {
     enum lk_status st = lk_device_status(s->device);
     uint64_t seq;
@@ -405,7 +405,7 @@ static enum lk_status op_name(struct lk_device *d, const struct lk_op *op, uint1
 
 enum lk_status lk_stream_launch(struct lk_stream *s, const struct lk_op *op, const void *args)
 {
-    struct lk_command c = {.kind = LK_COMMAND_OP, .op = op};
+    struct lk_stream_command c = {.kind = LK_COMMAND_OP, .op = op};
     enum lk_status st = op_name(s->device, op, &c.span.name);
 
     if (st != LK_OK)
@@ -419,7 +419,8 @@ enum lk_status lk_stream_launch(struct lk_stream *s, const struct lk_op *op, con
 
 enum lk_status lk_stream_host(struct lk_stream *s, lk_host_fn fn, const void *arg, size_t bytes)
 {
-    struct lk_command c = {.kind = LK_COMMAND_HOST, .fn = fn, .args = arg, .args_bytes = bytes};
+    struct lk_stream_command c = {
+        .kind = LK_COMMAND_HOST, .fn = fn, .args = arg, .args_bytes = bytes};
 
     if (bytes > LK_OP_ARGS_MAX)
         return lk_fail(LK_EINTERNAL, "a host function has %zu bytes of arguments, more than %d",
@@ -429,22 +430,22 @@ enum lk_status lk_stream_host(struct lk_stream *s, lk_host_fn fn, const void *ar
 
 enum lk_status lk_stream_range_end(struct lk_stream *s)
 {
-    struct lk_command c = {.kind = LK_COMMAND_RANGE_END};
+    struct lk_stream_command c = {.kind = LK_COMMAND_RANGE_END};
 
     return submit(s, &c, NULL);
 }
 
 enum lk_status lk_stream_mark(struct lk_stream *s, enum lk_span_kind kind, int32_t index)
 {
-    struct lk_command c = {.kind = LK_COMMAND_MARK,
-                           .span = {.kind = (uint16_t)kind, .index = index}};
+    struct lk_stream_command c = {.kind = LK_COMMAND_MARK,
+                                  .span = {.kind = (uint16_t)kind, .index = index}};
 
     return submit(s, &c, NULL);
 }
 
 enum lk_status lk_stream_copy(struct lk_stream *s, void *to, const void *from, size_t bytes)
 {
-    struct lk_command c = {.kind = LK_COMMAND_COPY};
+    struct lk_stream_command c = {.kind = LK_COMMAND_COPY};
 
     c.copy.to = to;
     c.copy.from = from;
@@ -485,7 +486,8 @@ void lk_event_destroy(struct lk_event *e)
 }
 
 /* Submit a command that holds a reference to its event. On failure the reference is released. */
-static enum lk_status submit_event(struct lk_stream *s, struct lk_command *c, uint64_t *out_seq)
+static enum lk_status submit_event(struct lk_stream *s, struct lk_stream_command *c,
+                                   uint64_t *out_seq)
 {
     enum lk_status st;
 
@@ -499,7 +501,7 @@ static enum lk_status submit_event(struct lk_stream *s, struct lk_command *c, ui
 enum lk_status lk_stream_span_begin(struct lk_stream *s, const struct lk_span *span,
                                     struct lk_event *ready)
 {
-    struct lk_command c = {.kind = LK_COMMAND_RANGE_BEGIN, .span = *span, .event = ready};
+    struct lk_stream_command c = {.kind = LK_COMMAND_RANGE_BEGIN, .span = *span, .event = ready};
 
     return ready ? submit_event(s, &c, NULL) : submit(s, &c, NULL);
 }
@@ -513,7 +515,7 @@ enum lk_status lk_stream_range_begin(struct lk_stream *s, enum lk_span_kind kind
 
 enum lk_status lk_event_record(struct lk_event *e, struct lk_stream *s)
 {
-    struct lk_command c = {.kind = LK_COMMAND_RECORD, .event = e};
+    struct lk_stream_command c = {.kind = LK_COMMAND_RECORD, .event = e};
     uint64_t seq;
     enum lk_status st = submit_event(s, &c, &seq);
 
@@ -526,7 +528,7 @@ enum lk_status lk_event_record(struct lk_event *e, struct lk_stream *s)
 
 enum lk_status lk_stream_wait(struct lk_stream *s, struct lk_event *e)
 {
-    struct lk_command c = {.kind = LK_COMMAND_WAIT, .event = e};
+    struct lk_stream_command c = {.kind = LK_COMMAND_WAIT, .event = e};
 
     if (!e->stream || e->stream == s) /* never recorded, or in stream order anyway */
         return lk_device_status(s->device);

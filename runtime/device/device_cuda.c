@@ -290,7 +290,7 @@ static void CUDART_CB run_host_call(void *arg)
     free(h);
 }
 
-static enum lk_status submit_host(struct cuda_stream *t, const struct lk_command *c)
+static enum lk_status submit_host(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     struct host_call *h = NULL;
     enum lk_status st = LK_OK;
@@ -308,7 +308,7 @@ out:
     return st;
 }
 
-static enum lk_status submit_op(struct cuda_stream *t, const struct lk_command *c)
+static enum lk_status submit_op(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     enum lk_status st;
 
@@ -318,7 +318,7 @@ static enum lk_status submit_op(struct cuda_stream *t, const struct lk_command *
     return st;
 }
 
-static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_command *c)
+static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     const struct lk_span span = {.step = c->span.step, .index = -1, .kind = LK_SPAN_COPY};
     cudaError_t e;
@@ -334,7 +334,7 @@ static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_command
 
 /* Submit a wait. A point that is no longer in the list was passed already. Waiting for an event of
  * the graph being captured makes this stream part of the capture. */
-static enum lk_status submit_wait(struct cuda_stream *t, const struct lk_command *c)
+static enum lk_status submit_wait(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     struct cuda_stream *on = stream_of(c->on);
     cudaEvent_t event;
@@ -355,7 +355,7 @@ out:
     return st;
 }
 
-static enum lk_status drop(struct cuda_stream *t, const struct lk_command *c)
+static enum lk_status drop(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     (void)t;
     lk_command_drop(c);
@@ -363,14 +363,14 @@ static enum lk_status drop(struct cuda_stream *t, const struct lk_command *c)
 }
 
 /* Drop spans of a stream without a track: their events would be wasted work for host and GPU. */
-static enum lk_status submit_span(struct cuda_stream *t, const struct lk_command *c)
+static enum lk_status submit_span(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     return t->base.track ? lk_cuda_point_submit(t, c) : drop(t, c);
 }
 
 /* Leave a mark behind an op to CUPTI's records, which have the times of its kernels: a CUDA event
  * would cost the GPU time between two kernels. */
-static enum lk_status submit_mark(struct cuda_stream *t, const struct lk_command *c)
+static enum lk_status submit_mark(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     if (t->behind_op && lk_span_mark(t->base.track, &c->span))
         return LK_OK;
@@ -378,7 +378,7 @@ static enum lk_status submit_mark(struct cuda_stream *t, const struct lk_command
 }
 
 static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream *,
-                                                              const struct lk_command *) = {
+                                                              const struct lk_stream_command *) = {
     [LK_COMMAND_OP] = submit_op,
     [LK_COMMAND_HOST] = submit_host,
     [LK_COMMAND_RANGE_BEGIN] = submit_span,
@@ -392,7 +392,7 @@ static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream
 /* Submit functions during capture. Times inside a graph are unknown: ranges and marks are
  * dropped. */
 static enum lk_status (*const capture_table[LK_COMMAND_COUNT])(struct cuda_stream *,
-                                                               const struct lk_command *) = {
+                                                               const struct lk_stream_command *) = {
     [LK_COMMAND_OP] = submit_op,
     [LK_COMMAND_HOST] = lk_cuda_graph_refuse,
     [LK_COMMAND_RANGE_BEGIN] = drop,
@@ -409,7 +409,7 @@ static const bool is_work[LK_COMMAND_COUNT] = {[LK_COMMAND_OP] = true,
                                                [LK_COMMAND_COPY] = true,
                                                [LK_COMMAND_WAIT] = true};
 
-static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *c,
+static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_stream_command *c,
                                   uint64_t *out_seq)
 {
     struct cuda_stream *t = stream_of(s);

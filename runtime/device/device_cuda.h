@@ -103,7 +103,7 @@ int lk_cuda_priority(const struct cuda_device *g, enum lk_track_kind kind);
 
 /* Points (runtime/device/device_points_cuda.c). Submit a command that is one; its span is entered
  * or left. */
-enum lk_status lk_cuda_point_submit(struct cuda_stream *t, const struct lk_command *c);
+enum lk_status lk_cuda_point_submit(struct cuda_stream *t, const struct lk_stream_command *c);
 /* Query the points' events, oldest first, and process those that the GPU has passed. An error of
  * the GPU shows here and makes the device fail. pre: points_lock is held. */
 void lk_cuda_look(struct cuda_stream *t);
@@ -130,8 +130,8 @@ void lk_cuda_graph_destroy(struct lk_graph *g);
 void lk_cuda_graph_abandon(struct cuda_device *g);
 /* Submit functions for RECORD during capture, and for commands that cannot be captured. pre of
  * both: t is capturing. */
-enum lk_status lk_cuda_graph_record(struct cuda_stream *t, const struct lk_command *c);
-enum lk_status lk_cuda_graph_refuse(struct cuda_stream *t, const struct lk_command *c);
+enum lk_status lk_cuda_graph_record(struct cuda_stream *t, const struct lk_stream_command *c);
+enum lk_status lk_cuda_graph_refuse(struct cuda_stream *t, const struct lk_stream_command *c);
 /* Return the event that was recorded into the graph as the stream's command `seq`, or NULL. pre:
  * points_lock is held. */
 cudaEvent_t lk_cuda_graph_event(const struct cuda_stream *on, uint64_t seq);

@@ -126,7 +126,7 @@ cudaEvent_t lk_cuda_graph_event(const struct cuda_stream *on, uint64_t seq)
     return NULL;
 }
 
-enum lk_status lk_cuda_graph_record(struct cuda_stream *t, const struct lk_command *c)
+enum lk_status lk_cuda_graph_record(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     const struct lk_cuda_calls *call = calls_of(t);
     cudaEvent_t event = NULL;
@@ -147,7 +147,7 @@ out:
     return st;
 }
 
-enum lk_status lk_cuda_graph_refuse(struct cuda_stream *t, const struct lk_command *c)
+enum lk_status lk_cuda_graph_refuse(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     return lk_fail(LK_EUNSUPPORTED, "stream '%s': a %s cannot be part of a graph", t->base.name,
                    lk_command_text(c));

@@ -25,7 +25,7 @@ static uint64_t now_ns(struct lk_stream *s)
     return s->device->ops->now_ns ? s->device->ops->now_ns(s) : lk_now_ns();
 }
 
-static void run_range_begin(struct lk_stream *s, const struct lk_command *c)
+static void run_range_begin(struct lk_stream *s, const struct lk_stream_command *c)
 {
     s->range = c->span;
     if (!s->track)
@@ -36,7 +36,7 @@ static void run_range_begin(struct lk_stream *s, const struct lk_command *c)
         s->range.ready_ns = lk_event_time_ns(c->event);
 }
 
-static void run_range_end(struct lk_stream *s, const struct lk_command *c)
+static void run_range_end(struct lk_stream *s, const struct lk_stream_command *c)
 {
     (void)c;
     if (!s->track)
@@ -46,7 +46,7 @@ static void run_range_end(struct lk_stream *s, const struct lk_command *c)
     lk_span_emit(s->track, &s->range);
 }
 
-static void run_mark(struct lk_stream *s, const struct lk_command *c)
+static void run_mark(struct lk_stream *s, const struct lk_stream_command *c)
 {
     struct lk_span span = c->span;
 
@@ -57,7 +57,7 @@ static void run_mark(struct lk_stream *s, const struct lk_command *c)
     lk_span_emit(s->track, &span);
 }
 
-static void run_copy(struct lk_stream *s, const struct lk_command *c)
+static void run_copy(struct lk_stream *s, const struct lk_stream_command *c)
 {
     struct lk_span span = lk_span_begin(s->track, LK_SPAN_COPY, 0, c->span.step, -1);
 
@@ -69,7 +69,7 @@ static void run_copy(struct lk_stream *s, const struct lk_command *c)
         s->device->ops->advance(s, lk_now_ns());
 }
 
-static void run_host(struct lk_stream *s, const struct lk_command *c)
+static void run_host(struct lk_stream *s, const struct lk_stream_command *c)
 {
     enum lk_status st = c->fn(s, c->args);
 
@@ -79,7 +79,7 @@ static void run_host(struct lk_stream *s, const struct lk_command *c)
         s->device->ops->advance(s, lk_now_ns());
 }
 
-static void run_record(struct lk_stream *s, const struct lk_command *c)
+static void run_record(struct lk_stream *s, const struct lk_stream_command *c)
 {
     pthread_mutex_lock(&c->event->lock);
     c->event->passed_stream = s;
@@ -88,7 +88,7 @@ static void run_record(struct lk_stream *s, const struct lk_command *c)
     pthread_mutex_unlock(&c->event->lock);
 }
 
-static void run_op(struct lk_stream *s, const struct lk_command *c)
+static void run_op(struct lk_stream *s, const struct lk_stream_command *c)
 {
     const struct lk_device_ops *ops = s->device->ops;
     struct lk_span span = lk_span_begin(s->track, LK_SPAN_KERNEL, c->span.name, c->span.step, -1);
@@ -103,7 +103,7 @@ static void run_op(struct lk_stream *s, const struct lk_command *c)
 
 /* Continue after a wait: the other stream has passed the event, so this stream's time is not
  * earlier. */
-static void run_wait(struct lk_stream *s, const struct lk_command *c)
+static void run_wait(struct lk_stream *s, const struct lk_stream_command *c)
 {
     uint64_t at_ns = 0;
 
@@ -117,7 +117,8 @@ static void run_wait(struct lk_stream *s, const struct lk_command *c)
     s->device->ops->advance(s, at_ns ? at_ns : lk_now_ns());
 }
 
-static void (*const run_table[LK_COMMAND_COUNT])(struct lk_stream *, const struct lk_command *) = {
+static void (*const run_table[LK_COMMAND_COUNT])(struct lk_stream *,
+                                                 const struct lk_stream_command *) = {
     [LK_COMMAND_OP] = run_op,
     [LK_COMMAND_HOST] = run_host,
     [LK_COMMAND_RANGE_BEGIN] = run_range_begin,
@@ -129,7 +130,7 @@ static void (*const run_table[LK_COMMAND_COUNT])(struct lk_stream *, const struc
 };
 
 /* Run a command other than WAIT on the executing thread; its failure becomes the device's. */
-static void run_command(struct lk_stream *s, const struct lk_command *c)
+static void run_command(struct lk_stream *s, const struct lk_stream_command *c)
 {
     if (s->device->ops->advance)
         s->device->ops->advance(s, c->queued_ns);
@@ -142,7 +143,7 @@ static void run_command(struct lk_stream *s, const struct lk_command *c)
 enum { QUEUE = 1024 };
 
 struct slot {
-    struct lk_command command;
+    struct lk_stream_command command;
     _Alignas(max_align_t) unsigned char args[LK_OP_ARGS_MAX];
 };
 
@@ -200,7 +201,7 @@ static const struct lk_deadline never = {UINT64_MAX};
 
 /* Run a WAIT: wait until the other stream has passed the point. That needs no deadline: the point
  * was queued before this command, and the work before it ends by its own deadline. */
-static void wait_other(struct thread_stream *t, const struct lk_command *c)
+static void wait_other(struct thread_stream *t, const struct lk_stream_command *c)
 {
     struct thread_stream *other = thread_of(c->on);
 
@@ -209,7 +210,7 @@ static void wait_other(struct thread_stream *t, const struct lk_command *c)
     pthread_mutex_unlock(&other->lock);
 }
 
-static void run_one(struct thread_stream *t, const struct lk_command *c)
+static void run_one(struct thread_stream *t, const struct lk_stream_command *c)
 {
     if (c->kind == LK_COMMAND_WAIT && !lk_device_failed(t->base.device))
         wait_other(t, c);
@@ -287,7 +288,7 @@ static void thread_close(struct lk_stream *s)
     t->slots = NULL;
 }
 
-static enum lk_status thread_submit(struct lk_stream *s, const struct lk_command *c,
+static enum lk_status thread_submit(struct lk_stream *s, const struct lk_stream_command *c,
                                     uint64_t *out_seq)
 {
     struct thread_stream *t = thread_of(s);
@@ -418,7 +419,8 @@ static void timed_advance(struct lk_stream *s, uint64_t at_ns)
         t->busy_until_ns = at_ns;
 }
 
-static void timed_run_op(struct lk_stream *s, const struct lk_command *c, struct lk_span *span)
+static void timed_run_op(struct lk_stream *s, const struct lk_stream_command *c,
+                         struct lk_span *span)
 {
     struct thread_stream *t = (struct thread_stream *)s;
     struct lk_op_cost cost = c->op->cost(c->args);
@@ -458,10 +460,10 @@ struct reference_stream {
     uint64_t done; /* commands so far */
 };
 
-static enum lk_status reference_submit(struct lk_stream *s, const struct lk_command *c,
+static enum lk_status reference_submit(struct lk_stream *s, const struct lk_stream_command *c,
                                        uint64_t *out_seq)
 {
-    struct lk_command numbered = *c;
+    struct lk_stream_command numbered = *c;
 
     *out_seq = ++((struct reference_stream *)s)->done;
     if (c->kind == LK_COMMAND_RECORD)

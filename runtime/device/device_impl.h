@@ -1,11 +1,11 @@
 /*
  * Private to the devices: the interface between runtime/device/device.c and a backend.
  *
- * Every call of runtime/device/device.h that puts work on a stream becomes one struct lk_command.
- * The wrapper checks it, the backend's submit runs it (reference) or queues it (cpu, timed:
- * runtime/device/device_host.c). Commands of a stream are numbered from 1; an event is the pair
- * (stream, number), so waiting for an event is waiting for a stream's count. Recording an event
- * again therefore does not affect those who already wait for its old point.
+ * Every call of runtime/device/device.h that puts work on a stream becomes one struct
+ * lk_stream_command. The wrapper checks it, the backend's submit runs it (reference) or queues it
+ * (cpu, timed: runtime/device/device_host.c). Commands of a stream are numbered from 1; an event is
+ * the pair (stream, number), so waiting for an event is waiting for a stream's count. Recording an
+ * event again therefore does not affect those who already wait for its old point.
  */
 #ifndef LK_RUNTIME_DEVICE_IMPL_H
 #define LK_RUNTIME_DEVICE_IMPL_H
@@ -30,7 +30,7 @@
 
 enum lk_command_kind { LK_COMMAND_LIST(LK_WORD_VALUE) LK_COMMAND_COUNT };
 
-struct lk_command {
+struct lk_stream_command {
     enum lk_command_kind kind;
     struct lk_span span; /* kind, name, step and index of the work; more for a collective */
     union {
@@ -120,14 +120,15 @@ struct lk_device_ops {
     /* (optional) Called when the device closes: release what others could still wait on. */
     void (*stream_free)(struct lk_stream *s);
     /* Run or queue a command (copied, with its arguments) and return its number. */
-    enum lk_status (*submit)(struct lk_stream *s, const struct lk_command *c, uint64_t *out_seq);
+    enum lk_status (*submit)(struct lk_stream *s, const struct lk_stream_command *c,
+                             uint64_t *out_seq);
     /* Wait until s has run `seq` commands, or all of them (UINT64_MAX), or the device failed. */
     enum lk_status (*sync)(struct lk_stream *s, uint64_t seq, struct lk_deadline deadline);
     /* (optional) Wake all waiters to check again: the device failed, or a stream closes. Any
      * thread. */
     void (*wake)(struct lk_stream *s);
     /* (optional) Run an op and end its span; NULL: call its function `needs`. */
-    void (*run_op)(struct lk_stream *s, const struct lk_command *c, struct lk_span *span);
+    void (*run_op)(struct lk_stream *s, const struct lk_stream_command *c, struct lk_span *span);
     /* (optional) As lk_stream_native. */
     void *(*native)(struct lk_stream *s);
     /* (optional, both) As lk_device_alloc_host and lk_device_free_host. */
@@ -172,9 +173,9 @@ enum lk_status lk_cuda_properties(const struct lk_device *d, struct lk_device_pr
 enum lk_status lk_cuda_count(const struct lk_device_config *config, int *out);
 
 /* Release what a command holds, after it ran or when it is dropped. */
-void lk_command_drop(const struct lk_command *c);
+void lk_command_drop(const struct lk_stream_command *c);
 /* Return a command's name for messages: "op gelu_forward". */
-const char *lk_command_text(const struct lk_command *c);
+const char *lk_command_text(const struct lk_stream_command *c);
 
 /* Wake all waiters of all streams of the device. */
 void lk_device_wake(struct lk_device *d);

@@ -191,7 +191,7 @@ static void set_ready(struct lk_event *e, struct point *p)
     pthread_mutex_unlock(&e->lock);
 }
 
-enum lk_status lk_cuda_point_submit(struct cuda_stream *t, const struct lk_command *c)
+enum lk_status lk_cuda_point_submit(struct cuda_stream *t, const struct lk_stream_command *c)
 {
     enum { LONG = 64 };
     struct point p = {.kind = c->kind, .seq = t->submitted};

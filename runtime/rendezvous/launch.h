@@ -40,27 +40,4 @@ struct lk_launch_config {
  */
 enum lk_status lk_launch(const struct lk_launch_config *config);
 
-/*
- * This process's rank and world size, from the environment of torchrun or our launcher (RANK, ...),
- * Open MPI (OMPI_COMM_WORLD_*) or a Slurm job step (SLURM_PROCID, ...), in this order.
- *
- * MASTER_ADDR and MASTER_PORT give the store's address. Defaults: Open MPI on one host uses the
- * loopback interface, Slurm the first host of the step; the port is derived from the job's number,
- * between 20000 and 29999, so that two jobs on a host do not collide. Under torchrun the agent's
- * own store occupies MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE): ours takes the next port.
- */
-struct lk_rank_env {
-    bool present; /* false: not started as a rank */
-    int rank, world_size, local_rank, local_world_size, nodes;
-    char master_addr[256];
-    int master_port;
-    bool serve; /* this rank must serve the store itself, because no launcher of ours does */
-};
-/* Read the environment. LK_EUSAGE names the variable that is missing or malformed. */
-enum lk_status lk_rank_env_read(struct lk_rank_env *out);
-/* Serve the ranks' store if e->serve, then connect to it. The caller ends both, after an error,
- * too. timeout_ns: as for lk_store_connect. */
-enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, uint64_t timeout_ns,
-                                   struct lk_store_server **server, struct lk_store **store);
-
 #endif

@@ -1,5 +1,5 @@
-/* Read this process's rank and world size from the environment; see launch.h. */
-#include "runtime/rendezvous/launch.h"
+/* Read this process's rank and world size from the environment; see the header. */
+#include "runtime/rendezvous/rank_env.h"
 
 #include "base/array.h"
 #include "base/units.h"

@@ -13,7 +13,7 @@ enum {
     STEPS_LOADER = 10, /* a loader's queue takes so many to settle */
 };
 
-/* Return the compute of the slowest rank over that of a rank that is as most. */
+/* Return the slowest rank's compute over a typical rank's. */
 static double slowest_known(const struct lk_step_model *s)
 {
     int per_node = (s->ranks + s->nodes - 1) / s->nodes;

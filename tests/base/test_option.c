@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "tests/rigs/suite.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -323,6 +324,39 @@ START_TEST(a_bad_default_is_our_fault)
 }
 END_TEST
 
+/* A whole number has the width of its field: its neighbours stay, and what an int cannot hold is
+ * refused. */
+START_TEST(whole_numbers_fit_their_field)
+{
+    struct fields {
+        int before, narrow, after;
+        int64_t wide;
+    } f = {.before = 1, .narrow = 2, .after = 3};
+    const struct lk_option both[] = {{.name = "narrow",
+                                      .type = LK_OPT_INT,
+                                      .offset = offsetof(struct fields, narrow),
+                                      .bytes = sizeof f.narrow,
+                                      .help = "n"},
+                                     {.name = "wide",
+                                      .type = LK_OPT_INT,
+                                      .offset = offsetof(struct fields, wide),
+                                      .bytes = sizeof f.wide,
+                                      .help = "n"},
+                                     {0}};
+    char narrow[] = "--narrow=-2147483648", wide[] = "--wide=2147483648";
+    char beyond[] = "--narrow=2147483648", text[32];
+    char *good[] = {narrow, wide}, *bad[] = {beyond};
+    int operands;
+
+    ck_assert_int_eq(lk_option_parse(both, &f, 2, good, NULL, 0, &operands), LK_OK);
+    ck_assert(f.before == 1 && f.narrow == INT_MIN && f.after == 3 && f.wide == 1LL << 31);
+    ck_assert_str_eq(lk_option_value(&both[0], &f, text, sizeof text), "-2147483648");
+    ck_assert_str_eq(lk_option_value(&both[1], &f, text, sizeof text), "2147483648");
+    ck_assert_int_eq(lk_option_parse(both, &f, 1, bad, NULL, 0, &operands), LK_EUSAGE);
+    ck_assert_str_eq(lk_error_text(), "--narrow: must be from -2147483648 to 2147483647");
+}
+END_TEST
+
 /* The printed values read back to the same options. */
 START_TEST(values_read_back)
 {
@@ -515,6 +549,7 @@ SUITE(option, c)
     tcase_add_test(c, no_operands_allowed);
     tcase_add_test(c, list_limit);
     tcase_add_test(c, a_bad_default_is_our_fault);
+    tcase_add_test(c, whole_numbers_fit_their_field);
     tcase_add_test(c, values_read_back);
     tcase_add_test(c, help_text);
     tcase_add_test(c, help_fits_a_terminal);

@@ -7,6 +7,7 @@
 #include "commands/calibrate.h"
 #include "kernels/ops.h"
 #include "runtime/device/calls_cuda.h"
+#include "runtime/rendezvous/rank_env.h"
 #include "tests/fakes/fake_cuda.h"
 #include "tests/fakes/fake_nccl.h"
 #include "tests/fakes/fake_nvml.h"

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
 
@@ -25,7 +26,7 @@ static bool has_shell(const char *shell)
 {
     if (shell_run("command -v %s > /dev/null", shell).code == 0)
         return true;
-    printf("completion: skipped: no %s here\n", shell);
+    skip("no %s here", shell);
     return false;
 }
 
@@ -222,7 +223,7 @@ START_TEST(installation_is_complete)
     struct shell_result r;
 
     if (shell_run("command -v make > /dev/null").code != 0) {
-        printf("completion: skipped: no make here\n");
+        skip("no make here");
         return;
     }
     r = shell_run("sed -n '/^MAN = /,$p' tools/targets.mk > %s/install.mk && "

@@ -4,6 +4,7 @@
  */
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 #include <stdbool.h>
@@ -51,7 +52,7 @@ static bool has_groff(void)
 {
     if (shell_run("command -v groff man > /dev/null").code == 0)
         return true;
-    puts("help: skipped: no groff or no man here");
+    skip("no groff or no man here");
     return false;
 }
 
@@ -82,9 +83,9 @@ START_TEST(pages_have_no_warnings)
                       command);
         ck_assert_str_eq(r.text, "");
     } else {
-        puts("help: skipped: no mandoc here");
+        skip("no mandoc here");
     }
-    if (!has_groff())
+    if (shell_run("command -v groff man > /dev/null").code != 0)
         return;
     r = shell_run(PROGRAM
                   " help --man %s | man --warnings -E UTF-8 -l -Tutf8 -Z - 2>&1 > /dev/null",
@@ -147,8 +148,10 @@ START_TEST(docs_are_not_stale)
     struct shell_result r;
     char *dir;
 
-    if (shell_run("command -v python3 > /dev/null").code != 0)
+    if (shell_run("command -v python3 > /dev/null").code != 0) {
+        skip("no python3 here");
         return;
+    }
     r = shell_run("tools/options " PROGRAM " --check 2>&1");
     ck_assert_msg(r.code == 0, "%s", r.text);
     dir = scratch_create();

@@ -6,6 +6,7 @@
 #include "commands/command.h"
 #include "commands/run_rank.h"
 #include "profiler/record/span_file.h"
+#include "runtime/rendezvous/rank_env.h"
 #include "tests/fakes/fake_cuda.h"
 #include "tests/rigs/ranks.h"
 #include "tests/rigs/scratch.h"

@@ -57,7 +57,7 @@ static bool open_cudnn(void)
     __lsan_disable(); /* what the library leaves behind is not ours */
 #endif
     if (lk_library_open(&spec, &call, &library) != LK_OK) {
-        printf("skipped: %s\n", lk_error_text());
+        skip("%s", lk_error_text());
         return false;
     }
     lk_library_close(library); /* it stays loaded */
@@ -197,6 +197,7 @@ SUITE(dnn_plans_cuda, tc)
 
 #else
 
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 SUITE(dnn_plans_cuda, tc)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* DESIGN allows 3 % of the step; without spread the rows are exact but for rounding to ns. */
+/* Without spread the rows are exact but for rounding to ns. */
 static const double share_allowed = 0.03;
 static const double share_exact = 1e-4;
 

@@ -5,6 +5,7 @@
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 #include <stdio.h>
@@ -22,7 +23,7 @@ START_TEST(data_bases_of_nsight)
     const struct lk_span *s;
 
     if (code == 77) {
-        printf("skipped: this Python has no sqlite3\n");
+        skip("this Python has no sqlite3");
         free(path);
         return;
     }
@@ -70,7 +71,7 @@ START_TEST(processes_share_a_gpu)
     int code = shell_run("python3 tests/data/nsys.py %s/n.sqlite shared", scratch_dir).code;
 
     if (code == 77) {
-        printf("skipped: this Python has no sqlite3\n");
+        skip("this Python has no sqlite3");
         free(path);
         return;
     }
@@ -103,7 +104,7 @@ START_TEST(payloads_have_sizes)
     int code = shell_run("python3 tests/data/nsys.py %s/n.sqlite sizes", scratch_dir).code;
 
     if (code == 77) {
-        printf("skipped: this Python has no sqlite3\n");
+        skip("this Python has no sqlite3");
         free(path);
         return;
     }

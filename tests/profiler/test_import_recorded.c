@@ -12,6 +12,7 @@
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 #include <stdio.h>
@@ -28,7 +29,7 @@ static char *recorded(const char *name)
     must(lk_asprintf(&path, "%s/%s", folder, name));
     if (access(path, R_OK) == 0)
         return path;
-    printf("skipped: no recorded trace %s\n", path);
+    skip("no recorded trace %s", path);
     free(path);
     return NULL;
 }

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "tests/rigs/analyzed.h"
 #include "tests/rigs/must.h"
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -92,7 +93,7 @@ static char *recorded(const char *format, const char *job)
     must(lk_asprintf(&path, "%s/bytedance_straggler/%s", folder, name));
     if (access(path, R_OK) == 0)
         return path;
-    printf("skipped: no recorded trace %s\n", path);
+    skip("no recorded trace %s", path);
     free(path);
     return NULL;
 }

@@ -1,5 +1,7 @@
 #include "tests/rigs/shim_case.h"
 
+#include "tests/rigs/skip.h"
+
 #include "tests/rigs/shell.h"
 
 #include <check.h>
@@ -20,4 +22,15 @@ void shim_case_run(const char *program, int check, int orders)
     /* The program must report that kernels ran at all. */
     ck_assert_msg(strstr(r.text, "orders alike") && !strstr(r.text, " 0 launches"), "%s %s %s: %s",
                   program, name, type, r.text);
+}
+
+START_TEST(is_not_built)
+{
+    skip("this build has no tests of CUDA kernels on the host");
+}
+END_TEST
+
+void shim_case_skip(TCase *tc)
+{
+    tcase_add_test(tc, is_not_built);
 }

@@ -4,6 +4,8 @@
 
 #include "tests/cuda/cases.h"
 
+#include <check.h>
+
 #define SHIM_RACES  LK_BUILD_DIR "/cuda_shim_races"
 #define SHIM_BOUNDS LK_BUILD_DIR "/cuda_shim_bounds"
 
@@ -14,5 +16,8 @@ enum shim_check { CUDA_CASE_LIST(SHIM_CHECK) SHIM_CHECKS };
 
 /* Run a check under that many orders of threads; the test fails unless all give the same bits. */
 void shim_case_run(const char *program, int check, int orders);
+
+/* Add a test that says that this build has no tests of CUDA kernels on the host. */
+void shim_case_skip(TCase *tc);
 
 #endif

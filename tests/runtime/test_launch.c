@@ -1,5 +1,6 @@
 /* The launcher: ranks that end well, badly, or not at all; and how a process finds its rank. */
 #include "runtime/rendezvous/launch.h"
+#include "runtime/rendezvous/rank_env.h"
 
 #include "base/clock.h"
 #include "base/rng.h"

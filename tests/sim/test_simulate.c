@@ -176,8 +176,7 @@ START_TEST(rows_come_back)
 }
 END_TEST
 
-/* Predict a 4-rank run from a job built from the 1-rank run, through files:
- * within 2 % (DESIGN section 10). */
+/* Predict a 4-rank run from a job built from the 1-rank run, through files: within 2 %. */
 START_TEST(a_job_from_its_traces_predicts_them)
 {
     const struct scenario *s = &scenarios[_i];

@@ -1,6 +1,7 @@
 /* What nvcc makes of the kernels: docs/gpu.md's table, and stores of 16 bytes (tools/kernels). */
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 #include <stdbool.h>
@@ -13,7 +14,7 @@ static bool can_run(void)
 {
     if (shell_run("command -v python3 > /dev/null && command -v c++filt > /dev/null").code == 0)
         return true;
-    printf("skipped: no python3 or no c++filt\n");
+    skip("no python3 or no c++filt");
     return false;
 }
 

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "tests/rigs/scratch.h"
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
 
@@ -72,6 +73,7 @@ START_TEST(hosts_do_as_they_say)
 
     if (code == SKIPPED) {
         ck_assert(printed("skipped"));
+        skip("no network namespaces here");
         return;
     }
     if (strstr(rows[_i].words, "--limit"))
