@@ -28,7 +28,7 @@ static const struct lk_option rows[] = {
     OPTION("reference", reference, FILE, .role = LK_ROLE_INPUT,
            .help = "run that gives the ideal step (default: the one with fewest ranks)"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
-           .help = "show every collective of this optimizer step instead, or of a pipeline's operations the stragglers of this step; -1: off"),
+           .help = "show every collective of this optimizer step instead; -1: off"),
     PAGE_ROWS(OPTION),
     GATE_ROWS(OPTION, "efficiency"),
     OPTION(LOG_OPTION),
@@ -316,19 +316,15 @@ out:
     return st;
 }
 
-/* Add what the import's GPUs did of the time, and which ranks others waited for. */
+/* Add what the import's GPUs did of the time. */
 static enum lk_status add_import(struct lk_import *i, bool has_run, struct lk_page *page)
 {
     static const struct lk_view_column view[] = {
         LK_VIEW("rank"),      LK_VIEW("events"), LK_VIEW("span_s"),   LK_VIEW("idle_s"),
         LK_VIEW("compute_s"), LK_VIEW("comm_s"), LK_VIEW("exposed_s")};
-    static const struct lk_view_column late[] = {LK_VIEW("rank"), LK_VIEW("times"),
-                                                 LK_VIEW("waited_s"), LK_VIEW("longest_s")};
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    LK_TRY(lk_lateness_table(&i->lateness, &t));
-    LK_TRY(lk_page_table(page, "lateness", LK_PAGE_MAIN, late, LK_COUNT(late), &t));
     LK_TRY(lk_import_table(i, &t));
     LK_TRY(lk_page_table(page, "traces", has_run || !t->n_rows ? LK_PAGE_DETAIL : LK_PAGE_MAIN,
                          view, LK_COUNT(view), &t));
@@ -407,14 +403,6 @@ static enum lk_status run(void *options, const char **dirs, int n, struct lk_pag
     struct lk_run_set reference = {0};
     enum lk_status st;
 
-    if (lk_is_file(dirs[0]) && lk_import_is_pipeline(dirs[0])) {
-        if (n > 1 || opt->reference)
-            return lk_fail(LK_EUSAGE,
-                           "%s: the operations of a pipeline are analyzed one file at a time, "
-                           "without --reference",
-                           dirs[0]);
-        return analyze_pipeline(dirs[0], opt->step, page);
-    }
     if (opt->reference)
         LK_PASS(lk_run_set_read(&opt->reference, 1, &reference));
     st = !lk_is_folder(dirs[0]) || lk_import_is(dirs[0])
@@ -433,8 +421,8 @@ const struct lk_command lk_command_analyze = {
     .operands_max = 64,
     .no_operand = "which run? e.g. lockstep analyze run/",
     .main_value = "efficiency",
-    .tables = TABLES("configurations", "waterfall", "findings", "run-waterfalls", "run-findings",
-                     "ranks", "overlap", "buckets", "stragglers", "gpus", "time", "sequences",
-                     "traces", "lateness", "step", "causes", "slow", "steps"),
+    .tables =
+        TABLES("configurations", "waterfall", "findings", "run-waterfalls", "run-findings", "ranks",
+               "overlap", "buckets", "stragglers", "gpus", "time", "sequences", "traces", "step"),
     .run = run,
 };

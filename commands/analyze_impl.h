@@ -23,8 +23,4 @@ enum lk_status analyze_answer(const struct analyzed *a, struct lk_page *page);
 /* Make the table of configurations, a row each. */
 enum lk_status analyze_configurations(const struct analyzed *a, struct lk_table **out);
 
-/* Put the operations of a pipeline in a file on the page. step: the only one that counts; -1: all.
- */
-enum lk_status analyze_pipeline(const char *path, int64_t step, struct lk_page *page);
-
 #endif

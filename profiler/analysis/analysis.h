@@ -117,7 +117,7 @@ struct lk_analysis {
     int reference_ranks;      /* its ranks; 0: the ideal is modelled */
     bool modelled;
     bool aligned; /* false: some clock was never compared */
-    /* False for traces without compute, as a Horovod timeline: how much of the collectives it
+    /* False for traces without compute, as an MPI job's: how much of the collectives it
      * covers is not known, and all parts of a step, exposed times and losses are NaN. */
     bool exposure_known;
     bool launches; /* the kernel of some collective is known; else launches are in the wire */

@@ -28,7 +28,6 @@ void lk_events_fini(struct lk_events *e)
     free(e->details);
     free(e->groups);
     free(e->ranks);
-    free(e->lateness.at);
     free(e->names);
     free(e->name_at);
     free(e->slots);

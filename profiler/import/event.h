@@ -91,19 +91,6 @@ struct lk_event_group {
     size_t first, n; /* of the ranks of struct lk_events, ascending */
 };
 
-/* One rank was waited for alone. */
-struct lk_late {
-    int64_t from_ns, to_ns;
-    int rank;
-};
-
-struct lk_lateness {
-    struct lk_late *at;
-    size_t n, capacity;
-    uint64_t n_told, n_untold; /* requests of which the order of ranks is known, is not known */
-    int64_t least_ns;          /* waits that are shorter tell no order and are not in the list */
-};
-
 struct lk_events {
     struct lk_event *events;
     size_t n_events, events_capacity;
@@ -123,7 +110,6 @@ struct lk_events {
     size_t n_names, name_at_capacity;
     uint32_t *slots; /* hash table of names: index plus one */
     size_t n_slots;
-    struct lk_lateness lateness; /* of all ranks, of a source that sees them */
     const char *step_range;
     /* The source says: */
     const char *format;

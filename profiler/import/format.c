@@ -6,7 +6,6 @@
 #include "facts/probe_file.h"
 #include "profiler/import/chakra.h"
 #include "profiler/import/flight_recorder.h"
-#include "profiler/import/horovod.h"
 #include "profiler/import/kineto.h"
 #include "profiler/import/nsys.h"
 #include "profiler/import/preload.h"
@@ -113,18 +112,6 @@ static bool is_xplane(const struct lk_head *h)
     return lk_ends_with(h->path, ".xplane.pb");
 }
 
-/* A header that names two of these columns; readers of the table say what the others are. */
-static bool is_pipeline(const struct lk_head *h)
-{
-    static const char *const names[] = {"dp_rank", "optype", "start_ts"};
-    const void *eol = memchr(h->bytes, '\n', h->n);
-    size_t line = eol ? (size_t)((const unsigned char *)eol - h->bytes) : h->n, n = 0;
-
-    for (size_t i = 0; i < LK_COUNT(names); i++)
-        n += memmem(h->bytes, line, names[i], strlen(names[i])) != NULL;
-    return n > 1 && first_of(h) != '{' && first_of(h) != '[';
-}
-
 static bool is_parquet(const struct lk_head *h)
 {
     return begins(h, "PAR1", 4);
@@ -200,7 +187,10 @@ static const struct lk_format formats[] = {
      .is = is_flight_pickle,
      .read = lk_flight_pickle_read,
      .order = true},
-    {.name = "a Horovod timeline", .is = is_horovod, .read = lk_horovod_read, .instead = NULL},
+    {.name = "a Horovod timeline",
+     .is = is_horovod,
+     .instead = "lockstep profile records the collectives of a job over MPI or NCCL; traces of "
+                "torch.profiler are read, too"},
     {.name = "NCCL Inspector's output",
      .is = is_nccl_inspector,
      .collectives = true,
@@ -239,15 +229,11 @@ static const struct lk_format formats[] = {
      .is = is_xplane,
      .read = NULL,
      .instead = "JAX writes perfetto_trace.json.gz beside it"},
-    {.name = "a table of a pipeline's operations",
-     .is = is_pipeline,
-     .pipeline = true,
-     .instead = "lockstep analyze shows its stragglers; no run can be made of it"},
     {.name = "a Parquet file",
      .is = is_parquet,
      .read = NULL,
-     .instead = "of a table of a pipeline's operations make CSV: "
-                "pandas.read_parquet(FILE).to_csv(\"ops.csv\", index=False)"},
+     .instead = "of tables CSV is read: pandas.read_parquet(FILE).to_csv(\"table.csv\", "
+                "index=False)"},
     {.name = "an archive", .is = is_archive, .instead = "unpack it, and give the files in it"},
     {.name = "Chakra", .is = is_chakra, .read = lk_chakra_read},
 };
@@ -291,8 +277,7 @@ enum lk_status lk_format_refuse(const char *path, const struct lk_format *format
     if (!format)
         return lk_fail(LK_EPARSE,
                        "%s: is no trace that is known: neither of torch.profiler, Nsight Systems "
-                       "(SQLite), Chakra, Flight Recorder or Horovod, nor the operations of a "
-                       "pipeline (CSV)",
+                       "(SQLite), Chakra or Flight Recorder",
                        path);
     return lk_fail(LK_EUNSUPPORTED, "%s: looks like %s: %s", path, format->name, format->instead);
 }

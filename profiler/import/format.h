@@ -27,7 +27,6 @@ struct lk_format {
     bool
         order; /* it has the order of collectives: beside a trace of the rank it is only compared */
     bool collectives;    /* it has times of collectives alone: points of a cluster file */
-    bool pipeline;       /* it has the operations of a pipeline: profiler/pipeline/ops.h */
     const char *instead; /* why a format is not read, or what to do with it; NULL: it is read */
 };
 

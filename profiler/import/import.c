@@ -110,13 +110,6 @@ bool lk_import_reads(const char *path)
     return lk_format_of(path, &format) == LK_OK && format && format->read;
 }
 
-bool lk_import_is_pipeline(const char *path)
-{
-    const struct lk_format *format = NULL;
-
-    return lk_format_of(path, &format) == LK_OK && format && format->pipeline;
-}
-
 /* ---- Ranks ---- */
 
 /* Add a rank: what its GPU did, and its trace unless its file has no steps. */
@@ -152,10 +145,6 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
     e->notes = NULL;
     e->n_notes = e->notes_capacity = 0;
     LK_PASS(lk_sequences_add(&out->sequences, row->rank, e));
-    if (!out->lateness.n_told && !out->lateness.n_untold) {
-        out->lateness = e->lateness;
-        e->lateness = (struct lk_lateness){0};
-    }
     lk_events_keep_window(e);
     LK_PASS(lk_breakdown(e, device, &all, &row->all));
     LK_PASS(lk_breakdown(e, device, &linked, &row->linked));
@@ -454,7 +443,6 @@ void lk_import_fini(struct lk_import *i)
     }
     free(i->rows);
     free(i->no_steps);
-    lk_lateness_fini(&i->lateness);
     lk_sequences_fini(&i->sequences);
     lk_traces_free(i->traces, i->traces ? i->n : 0);
     *i = (struct lk_import){0};

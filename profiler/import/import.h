@@ -15,7 +15,6 @@
 #include "base/table.h"
 #include "facts/trace.h"
 #include "profiler/import/breakdown.h"
-#include "profiler/import/lateness.h"
 #include "profiler/import/sequences.h"
 
 #include <stdbool.h>
@@ -52,7 +51,6 @@ struct lk_import {
     struct lk_import_row *rows;
     size_t n, capacity;
     char *no_steps;                /* NULL: there are steps */
-    struct lk_lateness lateness;   /* of ranks, as one file tells; empty for most formats */
     struct lk_sequences sequences; /* of collectives; empty for formats without their numbers */
 };
 
@@ -67,8 +65,6 @@ enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, 
 bool lk_import_is(const char *path);
 /* Return true if a file is a trace that can be read. */
 bool lk_import_reads(const char *path);
-/* Return true if the file is a table of a pipeline's operations (profiler/pipeline/ops.h). */
-bool lk_import_is_pipeline(const char *path);
 /* Read a run. LK_EPARSE: two files are of one rank. A run without steps has rows alone. */
 enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_import_options *o,
                              struct lk_import *out);

@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Three steps of a pipeline; one rank is slow in the first. */
-#define PIPELINE "tests/fuzz/corpus/pipeline/three_steps.csv"
-
 static char *dir;
 
 static void write_run(const char *name, struct step_model change)
@@ -68,18 +65,6 @@ static const struct {
     {"analyze @/curve --step 7", 0, "Collectives of one step", "last"},
     {"analyze @/curve --step 2", 2, "step 2 is not there", "5 to 29"},
     {"analyze @/curve/k2 --reference @/other", 2, "can be the reference of", "other"},
-    {"analyze " PIPELINE, 0, "Stragglers cost 1.14x: 12 % of a step", "transient"},
-    {"analyze " PIPELINE " --verbose", 0,
-     "slowdown by stragglers: 1.1408; they take 12.3 % of the step", "in its worst step"},
-    {"analyze " PIPELINE " --step=5 --format json", 0, "\"cause\": \"forward-compute\"",
-     "\"launched\""},
-    {"analyze " PIPELINE " --step=7 --verbose", 0,
-     "0.9296; they take 0.0 % of the step, which is shorter", "without stragglers"},
-    {"analyze " PIPELINE " --step=6", 2, "--step=6: there is no such step", "left out"},
-    {"analyze " PIPELINE " " PIPELINE, 2, "one file at a time", "three_steps.csv"},
-    {"analyze " PIPELINE " --reference @/curve", 2, "without --reference", "three_steps.csv"},
-    {"import " PIPELINE, 1, "three_steps.csv: looks like a table of a pipeline's operations",
-     "lockstep analyze shows its stragglers"},
     {"analyze", 2, "which run?", "lockstep analyze"},
     {"analyze @/nothing", 1, "nothing", "lockstep analyze: "},
     {"analyze @/curve --fromat csv", 2, "fromat", "format"},

@@ -35,8 +35,6 @@ static const struct {
     {"import " CORPUS "training_log/torchtitan.log --gpus 8 --out %s/t.csv", "Read 1 log: 8 GPUs"},
     {"analyze " CORPUS "kineto/gpu.json", "2 GPUs: "},
     {"analyze " CORPUS "flight_recorder", "Rank 1 has not joined "},
-    {"analyze " CORPUS "pipeline/three_steps.csv", "Stragglers cost "},
-    {"analyze " CORPUS "horovod/killed.json", "4 ranks: "},
 };
 
 static void check_width(const char *text, const char *words)

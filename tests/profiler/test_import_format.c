@@ -27,7 +27,11 @@ static const struct {
     {"a.nsys-rep", "\x7fNSYS", "looks like a report of Nsight Systems: nsys export", 0},
     {"a.pftrace", "\n\xc0", "looks like a Perfetto trace: traceconv json", 0},
     {"a.xplane.pb", "\n\xc0", "looks like an XPlane of JAX: JAX writes", 0},
-    {"ops.parquet", "PAR1\25", "looks like a Parquet file: of a table", 0},
+    {"ops.parquet", "PAR1\25", "looks like a Parquet file: of tables CSV is read", 0},
+    {"horovod.json",
+     "[{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": 0, \"ts\": 0, \"args\": "
+     "{\"start_time_since_epoch_in_micros\": 17}},",
+     "looks like a Horovod timeline: lockstep profile", 0},
     {"a.pkl", "\x80\4\x95\3", "looks like a Python pickle: of pickles", 0},
     {"README", "# A text", "is no trace that is known", 0},
     {"empty", "", "is no trace that is known", 0},

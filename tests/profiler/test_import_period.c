@@ -328,7 +328,7 @@ START_TEST(many_kernels_leave_room_for_collectives)
 }
 END_TEST
 
-/* Collectives alone, as Horovod and MPI have them: what covers them is not known, nor what they
+/* Collectives alone, as MPI jobs have them: what covers them is not known, nor what they
  * cost. */
 START_TEST(without_compute_nothing_is_exposed)
 {

@@ -23,10 +23,8 @@
     X(fuzz_kineto, "tests/fuzz/corpus/kineto")                                                     \
     X(fuzz_training_log, "tests/fuzz/corpus/training_log")                                         \
     X(fuzz_flight_recorder, "tests/fuzz/corpus/flight_recorder")                                   \
-    X(fuzz_horovod, "tests/fuzz/corpus/horovod")                                                   \
     X(fuzz_preload, "tests/fuzz/corpus/preload")                                                   \
     X(fuzz_inspector, "tests/fuzz/corpus/inspector")                                               \
-    X(fuzz_pipeline, "tests/fuzz/corpus/pipeline")                                                 \
     X(fuzz_daemon, "tests/fuzz/corpus/daemon")                                                     \
     X(fuzz_chakra, "tests/fuzz/corpus/chakra")
 
