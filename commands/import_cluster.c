@@ -8,7 +8,6 @@
 #include "facts/bounds.h"
 #include "profiler/import/bench_log.h"
 #include "profiler/import/format.h"
-#include "profiler/import/nccl_inspector.h"
 #include "sim/collective/alpha_beta_fit.h"
 
 #include <math.h>
@@ -99,7 +98,7 @@ static enum lk_status read_files(const struct import_options *o, const char **fi
     LK_TRY(import_check_items("nodes", o->nodes.n, n));
     if (n && !is_inspector)
         LK_TRY(lk_format_of(files[0], &format));
-    is_inspector |= format && format->collectives;
+    is_inspector |= format && format->points;
     if (is_inspector)
         LK_TRY(read_inspector(files, n, b, inspector));
     for (int i = 0; i < n && !is_inspector; i++)

@@ -248,9 +248,9 @@ static void read_metadata(struct lk_events *e, const unsigned char *bytes, size_
             a.number < 0 || a.number >= 1 << 20)
             continue;
         if (a.n_name == 4 && !memcmp(a.name, "rank", 4))
-            e->rank = (int)a.number;
+            e->source.rank = (int)a.number;
         if (a.n_name == 10 && !memcmp(a.name, "world_size", 10))
-            e->world_size = (int)a.number;
+            e->source.world_size = (int)a.number;
     }
 }
 
@@ -328,19 +328,19 @@ static enum lk_status read_messages(struct file *f, struct lk_et_graph *g)
         uint64_t length;
         bool passed = false;
 
-        LK_PASS(read_length(f, &length, &e->cut));
+        LK_PASS(read_length(f, &length, &e->source.cut));
         if (f->ended)
             break;
-        LK_PASS(read_message(f, length, &e->cut, &passed));
+        LK_PASS(read_message(f, length, &e->source.cut, &passed));
         if (f->ended)
             break;
-        e->n_read++;
+        e->source.n_read++;
         if (!passed && is_node(f->message, f->n))
             LK_PASS(read_node(g, f->message, f->n));
         else if (!passed && i == 0 && is_metadata(f->message, f->n, true))
             read_metadata(e, f->message, f->n);
         else
-            e->n_skipped++;
+            e->source.n_skipped++;
     }
     return LK_OK;
 }
@@ -352,7 +352,7 @@ enum lk_status lk_chakra_read(const char *path, const char *step_range, struct l
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_events_init(out, step_range));
-    out->format = "Chakra";
+    out->source.format = "Chakra";
     LK_TRY(lk_gz_open(path, &f.gz));
     LK_TRY(read_messages(&f, &g));
     st = lk_et_events(&g);

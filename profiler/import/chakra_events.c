@@ -89,8 +89,8 @@ static enum lk_status add_detail(struct giver *v, const struct lk_et_node *node,
     /* The size of an all-gather is what a rank puts in; the product is that of all (facts/coll.h)
      * if there are no smaller groups. */
     if (node->coll_known && node->coll == LK_ALL_GATHER)
-        bytes = v->e->world_size > 0 && bytes < UINT64_MAX >> 20
-                    ? bytes * (uint64_t)v->e->world_size
+        bytes = v->e->source.world_size > 0 && bytes < UINT64_MAX >> 20
+                    ? bytes * (uint64_t)v->e->source.world_size
                     : 0;
     if (node->dtype_known && bytes % lk_dtype_bytes((enum lk_dtype)node->dtype) == 0)
         c.dtype = (enum lk_dtype)node->dtype;
@@ -341,7 +341,7 @@ static enum lk_status note_unknown(struct giver *v)
                                "%zu dependencies name nodes that are not in the file: they "
                                "were left out",
                                v->g->n_missing));
-    if (!v->e->world_size)
+    if (!v->e->source.world_size)
         LK_PASS(lk_events_note(v->e, "the file does not say how many ranks there are: as many as "
                                      "there are files, unless --world-size says"));
     return LK_OK;
@@ -358,7 +358,8 @@ static void survey(struct giver *v)
         v->n_of[node->type]++;
         v->n_on_gpu[node->type] += !node->on_host;
         v->us_of[node->type] += lk_et_duration_us(node);
-        v->e->n_skipped += node->duration_us < 0 || node->duration_us > LK_ET_DURATION_MAX_US;
+        v->e->source.n_skipped +=
+            node->duration_us < 0 || node->duration_us > LK_ET_DURATION_MAX_US;
         v->host = v->host || (node->on_host && takes_part(node));
         v->start_ns = node->start_ns < v->start_ns ? node->start_ns : v->start_ns;
         v->end_ns = node->end_ns > v->end_ns ? node->end_ns : v->end_ns;
@@ -395,8 +396,8 @@ enum lk_status lk_et_events(struct lk_et_graph *g)
         return lk_fail(LK_EPARSE, "%s: there is no node of a Chakra trace in it", g->path);
     LK_TRY(lk_et_run(g));
     survey(&v);
-    if (g->e->rank < 0)
-        g->e->rank = lk_file_number(g->path);
+    if (g->e->source.rank < 0)
+        g->e->source.rank = lk_file_number(g->path);
     st = give(&v);
 out:
     free(v.inner_ns);

@@ -142,11 +142,11 @@ static enum lk_status read_nodes(struct lk_et_graph *g, struct lk_scan *s)
             continue;
         lk_scan_pin(s);
         st = read_node(g, s, &whole);
-        g->e->n_read++;
+        g->e->source.n_read++;
         if (!lk_scan_unpin(s) || !whole) { /* it is not known whole */
             g->n = n;
             g->n_deps = n_deps;
-            g->e->n_skipped += whole;
+            g->e->source.n_skipped += whole;
         }
         LK_PASS(st);
     }
@@ -178,11 +178,11 @@ enum lk_status lk_chakra_json_read(const char *path, const char *step_range, str
     struct lk_scan s = {0};
 
     LK_TRY(lk_events_init(out, step_range));
-    out->format = "Chakra";
+    out->source.format = "Chakra";
     LK_TRY(lk_scan_open(&s, path));
     LK_TRY(read_root(&g, &s));
     LK_TRY(lk_scan_status(&s));
-    out->cut = s.cut;
+    out->source.cut = s.cut;
     st = lk_et_events(&g);
 out:
     lk_scan_close(&s);

@@ -1,6 +1,7 @@
 #include "profiler/import/event.h"
 
 #include "base/array.h"
+#include "base/file.h"
 #include "facts/bounds.h"
 #include "facts/coll.h"
 
@@ -14,10 +15,21 @@ enum lk_status lk_events_init(struct lk_events *e, const char *step_range)
 {
     uint32_t none;
 
-    *e = (struct lk_events){
-        .rank = -1, .n_slots = SLOTS_FIRST, .step_range = step_range, .drift_ppb = NAN};
+    *e = (struct lk_events){.n_slots = SLOTS_FIRST,
+                            .step_range = step_range,
+                            .source = {.rank = -1, .clock = {.drift_ppb = NAN}}};
     LK_PASS(lk_alloc(&e->slots, e->n_slots, sizeof *e->slots));
     return lk_events_name(e, "", 0, &none);
+}
+
+void lk_source_fini(struct lk_source *s)
+{
+    free(s->device);
+    free(s->host);
+    free(s->backend);
+    free(s->clock.name);
+    lk_names_free(s->notes, s->n_notes);
+    *s = (struct lk_source){0};
 }
 
 void lk_events_fini(struct lk_events *e)
@@ -31,13 +43,7 @@ void lk_events_fini(struct lk_events *e)
     free(e->names);
     free(e->name_at);
     free(e->slots);
-    free(e->device);
-    free(e->host);
-    free(e->backend);
-    free(e->clock);
-    for (size_t i = 0; i < e->n_notes; i++)
-        free(e->notes[i]);
-    free(e->notes);
+    lk_source_fini(&e->source);
     *e = (struct lk_events){0};
 }
 
@@ -185,14 +191,15 @@ enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event)
 
 enum lk_status lk_events_note(struct lk_events *e, const char *fmt, ...)
 {
+    struct lk_source *s = &e->source;
     enum lk_status st;
     va_list ap;
 
-    LK_PASS(lk_array_grow(&e->notes, &e->notes_capacity, e->n_notes + 1, sizeof *e->notes));
+    LK_PASS(lk_array_grow(&s->notes, &s->notes_capacity, s->n_notes + 1, sizeof *s->notes));
     va_start(ap, fmt);
-    st = lk_vasprintf(&e->notes[e->n_notes], fmt, ap);
+    st = lk_vasprintf(&s->notes[s->n_notes], fmt, ap);
     va_end(ap);
-    e->n_notes += st == LK_OK;
+    s->n_notes += st == LK_OK;
     return st;
 }
 

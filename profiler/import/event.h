@@ -91,6 +91,34 @@ struct lk_event_group {
     size_t first, n; /* of the ranks of struct lk_events, ascending */
 };
 
+/* A source of events says this of itself. What it does not say stays as lk_events_init leaves it:
+ * 0, NULL, or as noted. */
+struct lk_source {
+    const char *format;   /* "Kineto"; a literal */
+    int rank, world_size; /* -1, 0: not known */
+    char *host;
+    char *device;  /* name of the GPU */
+    char *backend; /* of collectives */
+    struct {
+        char *name;       /* sources with the same name share a clock; NULL: they do not */
+        int64_t epoch_ns; /* what is added to times to make them those from 1970 */
+        double drift_ppb; /* ns that the wall clock gains on the source's in a second; NaN: not
+                             known */
+    } clock;
+    struct {
+        int64_t spent_ns, recorded_ns; /* recording took so much of the process's threads, in so
+                                          long; 0: not known */
+        int64_t made_ns;               /* making the file took so long; 0: not known */
+    } cost;
+    uint64_t n_read, n_skipped; /* events in the file; those that could not be read */
+    bool cut;                   /* the file ended too early */
+    bool lost;                  /* its oldest collectives were overwritten, or left out */
+    bool blocking; /* its collectives are calls in which the host waits until they are done */
+    char **notes;  /* for the user: what the source has, and what it does not say */
+    size_t n_notes, notes_capacity;
+};
+void lk_source_fini(struct lk_source *s); /* zeroes it; safe on a zeroed one */
+
 struct lk_events {
     struct lk_event *events;
     size_t n_events, events_capacity;
@@ -111,25 +139,8 @@ struct lk_events {
     uint32_t *slots; /* hash table of names: index plus one */
     size_t n_slots;
     const char *step_range;
-    /* The source says: */
-    const char *format;
-    char *device;         /* name of the GPU, or NULL */
-    char *host;           /* or NULL */
-    char *backend;        /* of collectives, or NULL */
-    char *clock;          /* sources with the same text share a clock; NULL: they do not */
-    int64_t epoch_ns;     /* what is added to times to make them those from 1970 */
-    double drift_ppb;     /* ns that the wall clock gains on the source's in a second; NaN: not
-                             known */
-    int rank, world_size; /* -1, 0: not known */
-    uint64_t n_read, n_skipped; /* events in the file; those that could not be read */
-    bool cut;                   /* the file ended too early */
-    bool blocking; /* its collectives are calls in which the host waits until they are done */
     int64_t window_start_ns, window_end_ns; /* only what lies between is whole; 0, 0: all is */
-    int64_t spent_ns, recorded_ns, made_ns; /* recording took so much of the process's threads, in
-                                               so long, and making its file; 0: not known */
-    char **notes; /* for the user: what the source has, and what it does not say */
-    size_t n_notes, notes_capacity;
-    bool lost; /* its oldest collectives were overwritten, or left out */
+    struct lk_source source;
 };
 
 /* Make an empty list. step_range: ranges whose names start so are steps, beside those that are

@@ -15,7 +15,7 @@ enum lk_status lk_flight_init_(struct flight *f, struct lk_events *out)
 {
     *f = (struct flight){.out = out, .last_record = -1};
     LK_PASS(lk_events_init(out, NULL));
-    out->format = "Flight Recorder";
+    out->source.format = "Flight Recorder";
     return lk_events_lane(out, 0, 0, false, &f->lane);
 }
 
@@ -80,8 +80,8 @@ enum lk_status lk_flight_group_(struct flight *f, struct flight_text name,
     LK_TRY(label_of(f->out, name, description, &label));
     LK_TRY(label_with_ranks(f, label, &list, &label));
     LK_TRY(lk_events_group(f->out, label, list.at, list.n));
-    if ((int)list.n > f->out->world_size)
-        f->out->world_size = (int)list.n;
+    if ((int)list.n > f->out->source.world_size)
+        f->out->source.world_size = (int)list.n;
 out:
     lk_rank_list_fini(&list);
     return st;
@@ -105,8 +105,8 @@ static enum lk_status set_function(struct lk_events *e, struct flight_text name,
     const char *colon = memchr(name.at, ':', name.n), *blank;
 
     if (colon) {
-        if (!e->backend)
-            LK_PASS(lk_strndup(&e->backend, name.at, (size_t)(colon - name.at)));
+        if (!e->source.backend)
+            LK_PASS(lk_strndup(&e->source.backend, name.at, (size_t)(colon - name.at)));
         name.n -= (size_t)(colon + 1 - name.at);
         name.at = colon + 1;
     }
@@ -133,7 +133,7 @@ static void note_lost(struct flight *f, int64_t record)
 {
     if (record < 0)
         return;
-    f->out->lost = f->out->lost || record != f->last_record + 1;
+    f->out->source.lost = f->out->source.lost || record != f->last_record + 1;
     f->last_record = record;
 }
 
@@ -155,10 +155,10 @@ enum lk_status lk_flight_entry_(struct flight *f, const struct flight_entry *x)
 {
     struct lk_event event = {.kind = LK_EVENT_ENQUEUE, .lane = f->lane};
 
-    f->out->n_read++;
+    f->out->source.n_read++;
     if (x->wrong || !x->name.n || x->created_ns <= 0 || x->created_ns > INT64_MAX / 2 ||
         x->duration_ns > INT64_MAX / 2) {
-        f->out->n_skipped++;
+        f->out->source.n_skipped++;
         return LK_OK;
     }
     note_lost(f, x->record);

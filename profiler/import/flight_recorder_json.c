@@ -115,7 +115,7 @@ static enum lk_status read_entry(struct flight *f, struct lk_scan *s, bool *more
         set_entry(s, &m, &t, &x);
         st = lk_flight_entry_(f, &x);
     }
-    f->out->n_skipped += !lk_scan_unpin(s);
+    f->out->source.n_skipped += !lk_scan_unpin(s);
     return st;
 }
 
@@ -210,7 +210,7 @@ enum lk_status lk_flight_json_read(const char *path, const char *step_range, str
     LK_TRY(read_root(&f, &s));
     LK_TRY(lk_scan_status(&s));
     lk_flight_finish_(&f);
-    out->cut = s.cut;
+    out->source.cut = s.cut;
 out:
     lk_scan_close(&s);
     lk_flight_fini_(&f);

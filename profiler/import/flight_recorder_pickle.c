@@ -120,7 +120,7 @@ static enum lk_status read_root(const char *path, struct flight *f, struct lk_pi
     }
     if (!p->visits_left)
         return lk_fail(LK_EPARSE, "%s: its values are in each other too often for a dump", path);
-    f->out->cut = p->cut;
+    f->out->source.cut = p->cut;
     return LK_OK;
 }
 

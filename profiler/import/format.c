@@ -7,10 +7,12 @@
 #include "profiler/import/chakra.h"
 #include "profiler/import/flight_recorder.h"
 #include "profiler/import/kineto.h"
+#include "profiler/import/nccl_inspector.h"
 #include "profiler/import/nsys.h"
 #include "profiler/import/preload.h"
 #include "profiler/import/torch_et.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,77 +167,83 @@ static bool is_artefact(const struct lk_head *h)
 static const struct lk_format formats[] = {
     {.name = "lockstep's own trace",
      .is = is_own,
-     .own = true,
+     .role = LK_FORMAT_OWN,
      .instead = "lockstep analyze DIR reads the folder that it is in"},
     {.name = "a file of lockstep's own run",
      .is = is_run_file,
-     .own = true,
+     .role = LK_FORMAT_OWN,
      .instead = "lockstep analyze DIR reads the folder that it is in"},
     {.name = "a job, cluster or forecast of lockstep's own",
      .is = is_artefact,
      .instead = "it is no trace; lockstep predict and lockstep whatif read JOB CLUSTER, lockstep "
                 "report a forecast"},
-    {.name = "a PyTorch execution trace",
+    {.name = "PyTorch's execution traces",
      .is = is_torch_et,
-     .read = lk_torch_et_read,
-     .sizes = true},
-    {.name = "a Flight Recorder dump",
+     .role = LK_FORMAT_SIZES,
+     .read = lk_torch_et_read},
+    {.name = "Flight Recorder",
      .is = is_flight_json,
-     .read = lk_flight_json_read,
-     .order = true},
-    {.name = "a Flight Recorder dump",
+     .role = LK_FORMAT_ORDER,
+     .read = lk_flight_json_read},
+    {.name = "Flight Recorder",
      .is = is_flight_pickle,
-     .read = lk_flight_pickle_read,
-     .order = true},
+     .role = LK_FORMAT_ORDER,
+     .read = lk_flight_pickle_read},
     {.name = "a Horovod timeline",
      .is = is_horovod,
      .instead = "lockstep profile records the collectives of a job over MPI or NCCL; traces of "
                 "torch.profiler are read, too"},
     {.name = "NCCL Inspector's output",
      .is = is_nccl_inspector,
-     .collectives = true,
+     .role = LK_FORMAT_POINTS,
+     .points = lk_nccl_inspector_read,
      .instead = "lockstep import makes a cluster file of it; it is no trace of a run"},
     {.name = "metrics of NCCL Inspector",
      .is = is_inspector_metrics,
      .instead = "they are means over ranges of sizes; without NCCL_INSPECTOR_PROM_DUMP and "
                 "NCCL_INSPECTOR_OTEL_EXPORT it writes each collective, of which lockstep import "
                 "makes a cluster file"},
-    {.name = "Chakra's JSON", .is = is_chakra_json, .read = lk_chakra_json_read},
-    {.name = "Kineto", .is = is_chrome, .read = lk_kineto_read, .instead = NULL},
-    {.name = "lockstep's preload library", .is = is_preload, .read = lk_preload_read},
+    {.name = "Chakra (JSON)",
+     .is = is_chakra_json,
+     .role = LK_FORMAT_TRACE,
+     .read = lk_chakra_json_read},
+    {.name = "torch.profiler (Kineto)",
+     .is = is_chrome,
+     .role = LK_FORMAT_TRACE,
+     .read = lk_kineto_read},
+    {.name = "lockstep profile",
+     .is = is_preload,
+     .role = LK_FORMAT_TRACE,
+     .read = lk_preload_read},
     {.name = "an empty file of lockstep's preload library",
      .is = is_unfinished,
-     .read = NULL,
      .instead = "there was no room for it, or its process died while it was made"},
     {.name = "a rocpd data base",
      .is = is_rocpd,
-     .read = NULL,
      .instead = "rocpd convert -f pftrace, or torch.profiler's trace"},
-    {.name = "Nsight Systems", .is = is_sqlite, .read = lk_nsys_read, .instead = NULL},
+    {.name = "Nsight Systems (SQLite)",
+     .is = is_sqlite,
+     .role = LK_FORMAT_TRACE,
+     .read = lk_nsys_read},
     {.name = "a report of Nsight Systems",
      .is = is_nsys_report,
-     .read = NULL,
      .instead = "nsys export --type sqlite FILE makes a data base of it, which can be read"},
     {.name = "a Python pickle",
      .is = is_pickle,
-     .read = NULL,
      .instead = "of pickles only dumps of Flight Recorder are read; torch.profiler's "
                 "export_chrome_trace writes a trace"},
     {.name = "a Perfetto trace",
      .is = is_perfetto,
-     .read = NULL,
      .instead = "traceconv json FILE makes JSON of it"},
     {.name = "an XPlane of JAX",
      .is = is_xplane,
-     .read = NULL,
      .instead = "JAX writes perfetto_trace.json.gz beside it"},
     {.name = "a Parquet file",
      .is = is_parquet,
-     .read = NULL,
      .instead = "of tables CSV is read: pandas.read_parquet(FILE).to_csv(\"table.csv\", "
                 "index=False)"},
     {.name = "an archive", .is = is_archive, .instead = "unpack it, and give the files in it"},
-    {.name = "Chakra", .is = is_chakra, .read = lk_chakra_read},
+    {.name = "Chakra", .is = is_chakra, .role = LK_FORMAT_TRACE, .read = lk_chakra_read},
 };
 
 static enum lk_status read_head(const char *path, struct lk_head *h)
@@ -272,12 +280,24 @@ out:
     return st;
 }
 
+/* Write the names of the formats that are read to buf, " a, b", and return it. */
+static const char *list_read(char *buf, size_t size)
+{
+    size_t n = 0;
+
+    *buf = '\0';
+    for (size_t i = 0; i < LK_COUNT(formats) && n < size; i++)
+        if (formats[i].read && strcmp(formats[i].name, formats[i ? i - 1 : i + 1].name) != 0)
+            n += (size_t)snprintf(buf + n, size - n, "%s %s", n ? "," : "", formats[i].name);
+    return buf;
+}
+
 enum lk_status lk_format_refuse(const char *path, const struct lk_format *format)
 {
+    char known[256];
+
     if (!format)
-        return lk_fail(LK_EPARSE,
-                       "%s: is no trace that is known: neither of torch.profiler, Nsight Systems "
-                       "(SQLite), Chakra or Flight Recorder",
-                       path);
+        return lk_fail(LK_EPARSE, "%s: is no trace that is known; read are%s", path,
+                       list_read(known, sizeof known));
     return lk_fail(LK_EUNSUPPORTED, "%s: looks like %s: %s", path, format->name, format->instead);
 }

@@ -17,17 +17,28 @@ struct lk_head {
     size_t n;
 };
 
+/* What a file is good for. */
+enum lk_format_role {
+    LK_FORMAT_REFUSED, /* for nothing here */
+    LK_FORMAT_OWN,     /* it is lockstep's: the folder that it is in is a run directory */
+    LK_FORMAT_TRACE,   /* it has times of a rank's events */
+    LK_FORMAT_ORDER,   /* the order of a rank's collectives: compared beside a trace of the rank */
+    LK_FORMAT_SIZES,   /* no times, but sizes of collectives, for a trace of the same rank */
+    LK_FORMAT_POINTS   /* times of collectives alone: points of a cluster file */
+};
+
+struct lk_bench;
+struct lk_inspector;
 struct lk_format {
     const char *name;
     bool (*is)(const struct lk_head *head);
-    /* Read a rank's events; as lk_kineto_read. NULL: not read here. */
+    enum lk_format_role role;
+    /* Read a rank's events; as lk_kineto_read. TRACE, ORDER, SIZES. */
     enum lk_status (*read)(const char *path, const char *step_range, struct lk_events *out);
-    bool own;   /* it is lockstep's: the folder that it is in is a run directory */
-    bool sizes; /* it has no times, but the sizes of collectives, for a trace of the same rank */
-    bool
-        order; /* it has the order of collectives: beside a trace of the rank it is only compared */
-    bool collectives;    /* it has times of collectives alone: points of a cluster file */
-    const char *instead; /* why a format is not read, or what to do with it; NULL: it is read */
+    /* Append the points of all ranks' files; as lk_nccl_inspector_read. POINTS. */
+    enum lk_status (*points)(const char *const *paths, size_t n, struct lk_bench *out,
+                             struct lk_inspector *what);
+    const char *instead; /* what to give instead, or do with it: where it has no `read` */
 };
 
 /* Find the format of a file; *out NULL: none of them. LK_EIO. */

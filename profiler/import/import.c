@@ -9,7 +9,6 @@
 #include "profiler/import/file_rank.h"
 #include "profiler/import/format.h"
 #include "profiler/import/rank.h"
-#include "profiler/import/torch_et.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,7 +17,7 @@
 
 /* ---- Files ---- */
 
-static enum lk_status add_file(const char *path, char ***out, size_t *n, size_t *capacity)
+static enum lk_status list_file(const char *path, char ***out, size_t *n, size_t *capacity)
 {
     LK_PASS(lk_array_grow(out, capacity, *n + 1, sizeof **out));
     (*out)[*n] = NULL;
@@ -27,7 +26,7 @@ static enum lk_status add_file(const char *path, char ***out, size_t *n, size_t 
     return LK_OK;
 }
 
-static enum lk_status add_folder(const char *folder, char ***out, size_t *n, size_t *capacity)
+static enum lk_status list_folder(const char *folder, char ***out, size_t *n, size_t *capacity)
 {
     enum lk_status st = LK_OK;
     char **names = NULL, *path = NULL;
@@ -43,14 +42,14 @@ static enum lk_status add_folder(const char *folder, char ***out, size_t *n, siz
         if (!lk_is_file(path)) /* a folder, a link to nothing, a pipe */
             continue;
         LK_TRY(lk_format_of(path, &format));
-        if (format && format->own) {
+        if (format && format->role == LK_FORMAT_OWN) {
             st = lk_fail(LK_EPARSE,
                          "%s: is a run directory of lockstep's own, which lockstep analyze reads",
                          folder);
             goto out;
         }
         if (format && format->read)
-            LK_TRY(add_file(path, out, n, capacity));
+            LK_TRY(list_file(path, out, n, capacity));
     }
     if (*n == before)
         st = lk_fail(LK_EPARSE, "%s: there is no trace in this directory that can be read", folder);
@@ -70,7 +69,7 @@ enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, 
         const struct lk_format *format = NULL;
 
         if (lk_is_folder(paths[i])) {
-            LK_TRY(add_folder(paths[i], &files, &n_files, &capacity));
+            LK_TRY(list_folder(paths[i], &files, &n_files, &capacity));
             continue;
         }
         LK_TRY(lk_format_of(paths[i], &format));
@@ -78,7 +77,7 @@ enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, 
             st = lk_format_refuse(paths[i], format);
             goto out;
         }
-        LK_TRY(add_file(paths[i], &files, &n_files, &capacity));
+        LK_TRY(list_file(paths[i], &files, &n_files, &capacity));
     }
     *out = files;
     *out_n = n_files;
@@ -97,7 +96,7 @@ bool lk_import_is(const char *path)
     bool found;
 
     if (!lk_is_folder(path))
-        return lk_format_of(path, &format) == LK_OK && format && !format->collectives;
+        return lk_format_of(path, &format) == LK_OK && format && format->role != LK_FORMAT_POINTS;
     found = lk_import_files(&path, 1, &files, &n) == LK_OK;
     lk_names_free(files, n);
     return found;
@@ -112,9 +111,19 @@ bool lk_import_reads(const char *path)
 
 /* ---- Ranks ---- */
 
-/* Add a rank: what its GPU did, and its trace unless its file has no steps. */
-static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t device,
-                               const struct lk_rank_options *options, struct lk_import *out)
+/* Add a file, whose ranks follow. */
+static enum lk_status add_file(const char *path, struct lk_import *out)
+{
+    LK_PASS(lk_array_grow(&out->files, &out->files_capacity, out->n_files + 1, sizeof *out->files));
+    out->files[out->n_files] = (struct lk_import_file){0};
+    LK_PASS(lk_strdup(&out->files[out->n_files].path, path));
+    out->n_files++;
+    return LK_OK;
+}
+
+/* Add a rank of the last file: what its GPU did, and its trace unless its file has no steps. */
+static enum lk_status add_rank(struct lk_events *e, const struct lk_rank_options *options,
+                               struct lk_import *out)
 {
     struct lk_convention all = {.patterns = options->patterns}, linked = all;
     size_t traces = out->capacity;
@@ -125,29 +134,15 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
     LK_PASS(lk_array_grow(&out->traces, &traces, out->n + 1, sizeof *out->traces));
     LK_PASS(lk_array_grow(&out->rows, &out->capacity, out->n + 1, sizeof *out->rows));
     row = &out->rows[out->n];
-    *row = (struct lk_import_row){.rank = e->rank >= 0 ? e->rank : options->rank,
-                                  .device = device < 0 ? -1 : device % LK_SHARED_DEVICE,
-                                  .format = e->format,
-                                  .n_read = e->n_read,
-                                  .n_skipped = e->n_skipped,
-                                  .cut = e->cut,
-                                  .spent_ns = e->spent_ns,
-                                  .recorded_ns = e->recorded_ns,
-                                  .made_ns = e->made_ns,
-                                  .drift_ppb = e->drift_ppb};
-    out->traces[out->n] = (struct lk_trace){0};
-    LK_PASS(lk_strdup(&row->file, path));
-    out->n++;
-    if (e->clock)
-        LK_PASS(lk_strdup(&row->clock, e->clock));
-    row->notes = e->notes; /* a source of several GPUs gives them to the first */
-    row->n_notes = e->n_notes;
-    e->notes = NULL;
-    e->n_notes = e->notes_capacity = 0;
+    *row = (struct lk_import_row){.rank = e->source.rank >= 0 ? e->source.rank : options->rank,
+                                  .device =
+                                      options->device < 0 ? -1 : options->device % LK_SHARED_DEVICE,
+                                  .file = out->n_files - 1};
+    out->traces[out->n++] = (struct lk_trace){0};
     LK_PASS(lk_sequences_add(&out->sequences, row->rank, e));
     lk_events_keep_window(e);
-    LK_PASS(lk_breakdown(e, device, &all, &row->all));
-    LK_PASS(lk_breakdown(e, device, &linked, &row->linked));
+    LK_PASS(lk_breakdown(e, options->device, &all, &row->all));
+    LK_PASS(lk_breakdown(e, options->device, &linked, &row->linked));
     st = lk_rank_trace(e, options, &out->traces[out->n - 1]);
     if (st == LK_EEVIDENCE && !out->no_steps)
         return lk_strdup(&out->no_steps, lk_error_text());
@@ -181,6 +176,7 @@ static enum lk_status list_devices(const struct lk_events *e, int64_t **out, siz
 static enum lk_status read_sizes(char *const *files, size_t n, const char *of,
                                  struct lk_events *out)
 {
+    const struct lk_format *reader = NULL;
     const char *found = NULL, *only = NULL;
     size_t n_found = 0;
 
@@ -188,15 +184,40 @@ static enum lk_status read_sizes(char *const *files, size_t n, const char *of,
         const struct lk_format *format = NULL;
 
         LK_PASS(lk_format_of(files[i], &format));
-        if (!format->sizes)
+        if (format->role != LK_FORMAT_SIZES)
             continue;
+        reader = format;
         only = files[i];
         n_found++;
         found = lk_file_rank(files[i]) >= 0 && lk_file_rank(files[i]) == lk_file_rank(of) ? files[i]
                                                                                           : found;
     }
     found = found ? found : n_found == 1 ? only : NULL;
-    return found ? lk_torch_et_read(found, NULL, out) : LK_OK;
+    return found ? reader->read(found, NULL, out) : LK_OK;
+}
+
+/* Add the ranks of a file, one for each of its GPUs. at, n_files: its place among the files. */
+static enum lk_status add_ranks(struct lk_events *e, size_t at, size_t n_files,
+                                struct lk_rank_options *options, struct lk_import *out)
+{
+    enum lk_status st = LK_OK;
+    int64_t *devices = NULL;
+    size_t n_devices = 0;
+
+    LK_TRY(list_devices(e, &devices, &n_devices));
+    options->rank = options->rank < 0 || n_devices > 1 ? (int)at : options->rank;
+    options->rank *= n_devices > 1 ? (int)n_devices : 1;
+    if (!options->world_size)
+        options->world_size = (int)(n_files * (n_devices ? n_devices : 1));
+    if (n_devices < 2)
+        LK_TRY(add_rank(e, options, out));
+    for (size_t i = 0; i < n_devices && n_devices > 1; i++, options->rank++) {
+        options->device = devices[i];
+        LK_TRY(add_rank(e, options, out));
+    }
+out:
+    free(devices);
+    return st;
 }
 
 static enum lk_status read_file(char *const *files, size_t n_all, const char *path, size_t at,
@@ -207,6 +228,7 @@ static enum lk_status read_file(char *const *files, size_t n_all, const char *pa
     struct lk_rank_options options = {.patterns = o->patterns,
                                       .source = path,
                                       .rank = lk_file_rank(path),
+                                      .world_size = o->world_size,
                                       .local_batch = o->local_batch,
                                       .nodes = o->nodes,
                                       .steps_by_gpu = o->steps_by_gpu,
@@ -215,27 +237,17 @@ static enum lk_status read_file(char *const *files, size_t n_all, const char *pa
                                       .device = -1};
     struct lk_events e = {0}, sizes = {0};
     enum lk_status st = LK_OK;
-    int64_t *devices = NULL;
-    size_t n_devices = 0;
 
     LK_TRY(lk_format_of(path, &format));
     LK_TRY(read_sizes(files, n_all, path, &sizes));
     options.sizes = &sizes;
     LK_TRY(format->read(path, o->step_range, &e));
     lk_events_sort(&e);
-    LK_TRY(list_devices(&e, &devices, &n_devices));
-    options.rank = options.rank < 0 || n_devices > 1 ? (int)at : options.rank;
-    options.rank *= n_devices > 1 ? (int)n_devices : 1;
-    options.world_size =
-        o->world_size ? o->world_size : (int)(n_files * (n_devices ? n_devices : 1));
-    if (n_devices < 2)
-        LK_TRY(add_rank(path, &e, -1, &options, out));
-    for (size_t i = 0; i < n_devices && n_devices > 1; i++, options.rank++) {
-        options.device = devices[i];
-        LK_TRY(add_rank(path, &e, devices[i], &options, out));
-    }
+    LK_TRY(add_file(path, out));
+    LK_TRY(add_ranks(&e, at, n_files, &options, out));
+    out->files[out->n_files - 1].source = e.source;
+    e.source = (struct lk_source){0};
 out:
-    free(devices);
     lk_events_fini(&sizes);
     lk_events_fini(&e);
     return st;
@@ -254,8 +266,9 @@ static enum lk_status check_ranks(const struct lk_import *i)
 
     for (size_t k = 1; k < i->n; k++) {
         if (i->rows[k].rank == i->rows[k - 1].rank)
-            return lk_fail(LK_EPARSE, "%s and %s are both of rank %d", i->rows[k - 1].file,
-                           i->rows[k].file, i->rows[k].rank);
+            return lk_fail(LK_EPARSE, "%s and %s are both of rank %d",
+                           i->files[i->rows[k - 1].file].path, i->files[i->rows[k].file].path,
+                           i->rows[k].rank);
         if (!i->no_steps && i->traces[k].info.world_size > world_size)
             world_size = i->traces[k].info.world_size;
     }
@@ -300,17 +313,17 @@ static enum lk_status differences(const struct lk_trace *zero, const struct lk_t
     return LK_OK;
 }
 
-/* Align t, of the row `row`, with the first trace, of the row `first`. */
-static enum lk_status align(const struct lk_trace *zero, const struct lk_import_row *first,
-                            struct lk_trace *t, const struct lk_import_row *row)
+/* Align t, of the source s, with the first trace, of the source `first`. */
+static enum lk_status align(const struct lk_trace *zero, const struct lk_source *first,
+                            struct lk_trace *t, const struct lk_source *s)
 {
     enum lk_status st = LK_OK;
     double *late = NULL, median;
     size_t n = 0;
 
     t->clock.at_ns = t->base_local_ns;
-    if (!isnan(first->drift_ppb) && !isnan(row->drift_ppb))
-        t->clock.drift_ppb = row->drift_ppb - first->drift_ppb;
+    if (!isnan(first->clock.drift_ppb) && !isnan(s->clock.drift_ppb))
+        t->clock.drift_ppb = s->clock.drift_ppb - first->clock.drift_ppb;
     if (!lk_run_info_value(&zero->info, LK_GROUPS_CONFIG_KEY)) /* else whose ends meet? */
         LK_TRY(differences(zero, t, &late, &n));
     t->clock.uncertainty_ns = LK_CLOCK_UNKNOWN_NS;
@@ -326,19 +339,28 @@ out:
     return st;
 }
 
+static const struct lk_source *source_of(const struct lk_import *i, size_t row)
+{
+    return &i->files[i->rows[row].file].source;
+}
+
+static bool share_clock(const struct lk_source *a, const struct lk_source *b)
+{
+    return a->clock.name && b->clock.name && !strcmp(a->clock.name, b->clock.name);
+}
+
 /* Align all ranks with the first one; those that share a clock take what the first of them has. */
 static enum lk_status align_all(struct lk_import *i)
 {
     for (size_t k = 1; k < i->n; k++) {
         size_t j = 0;
 
-        while (j < k && !(i->rows[k].clock && i->rows[j].clock &&
-                          !strcmp(i->rows[k].clock, i->rows[j].clock)))
+        while (j < k && !share_clock(source_of(i, k), source_of(i, j)))
             j++;
         if (j < k)
             i->traces[k].clock = i->traces[j].clock;
         else
-            LK_PASS(align(&i->traces[0], &i->rows[0], &i->traces[k], &i->rows[k]));
+            LK_PASS(align(&i->traces[0], source_of(i, 0), &i->traces[k], source_of(i, k)));
     }
     return LK_OK;
 }
@@ -362,9 +384,9 @@ static enum lk_status sort_files(char *const *files, size_t n, struct sorted *ou
         LK_PASS(lk_format_of(files[k], &format));
         if (!format || !format->read)
             return lk_format_refuse(files[k], format);
-        if (format->order)
+        if (format->role == LK_FORMAT_ORDER)
             out->orders[out->n_orders++] = files[k];
-        else if (!format->sizes)
+        else if (format->role == LK_FORMAT_TRACE)
             out->traces[out->n_traces++] = files[k];
     }
     if (!out->n_traces) { /* then that is what there is of the ranks */
@@ -436,11 +458,11 @@ out:
 
 void lk_import_fini(struct lk_import *i)
 {
-    for (size_t k = 0; k < i->n; k++) {
-        lk_names_free(i->rows[k].notes, i->rows[k].n_notes);
-        free(i->rows[k].file);
-        free(i->rows[k].clock);
+    for (size_t k = 0; k < i->n_files; k++) {
+        lk_source_fini(&i->files[k].source);
+        free(i->files[k].path);
     }
+    free(i->files);
     free(i->rows);
     free(i->no_steps);
     lk_sequences_fini(&i->sequences);
@@ -453,16 +475,17 @@ void lk_import_cost(const struct lk_import *i, char *out, size_t size)
     double most = -1;
 
     *out = '\0';
-    for (size_t k = 0; k < i->n; k++) {
-        const double spent = (double)i->rows[k].spent_ns, whole = (double)i->rows[k].recorded_ns;
+    for (size_t k = 0; k < i->n_files; k++) {
+        const struct lk_source *s = &i->files[k].source;
+        const double spent = (double)s->cost.spent_ns, whole = (double)s->cost.recorded_ns;
 
         if (whole <= 0 || spent / whole <= most)
             continue;
         most = spent / whole;
-        snprintf(
-            out, size, "recording took %.3g ms of %.3g s (%.2g %%)%s, and making the file %.3g ms",
-            spent * 1e-6, whole * 1e-9, 100 * most,
-            i->n > 1 ? " on the rank where it took most" : "", (double)i->rows[k].made_ns * 1e-6);
+        snprintf(out, size,
+                 "recording took %.3g ms of %.3g s (%.2g %%)%s, and making the file %.3g ms",
+                 spent * 1e-6, whole * 1e-9, 100 * most,
+                 i->n > 1 ? " on the rank where it took most" : "", (double)s->cost.made_ns * 1e-6);
     }
 }
 
@@ -491,22 +514,23 @@ out:
 
 static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
 {
+    const struct lk_import_file *first = &i->files[i->rows[0].file];
     size_t unlinked = 0, counted = 0;
     uint64_t skipped = 0;
     char cost[128];
 
     for (size_t k = 0; k < i->n; k++) {
-        const struct lk_import_row *r = &i->rows[k];
-
-        counted += r->all.n;
-        unlinked += r->all.n_unlinked;
-        skipped += r->n_skipped;
-        if (r->cut)
-            LK_PASS(lk_table_note(t, "%s: ends too early; read up to there", r->file));
+        counted += i->rows[k].all.n;
+        unlinked += i->rows[k].all.n_unlinked;
+    }
+    for (size_t k = 0; k < i->n_files; k++) {
+        skipped += i->files[k].source.n_skipped;
+        if (i->files[k].source.cut)
+            LK_PASS(lk_table_note(t, "%s: ends too early; read up to there", i->files[k].path));
     }
     /* Sources of one run say the same of themselves. */
-    for (size_t k = 0; k < i->rows[0].n_notes; k++)
-        LK_PASS(lk_table_note(t, "%s: %s", lk_file_name(i->rows[0].file), i->rows[0].notes[k]));
+    for (size_t k = 0; k < first->source.n_notes; k++)
+        LK_PASS(lk_table_note(t, "%s: %s", lk_file_name(first->path), first->source.notes[k]));
     lk_import_cost(i, cost, sizeof cost);
     if (*cost)
         LK_PASS(lk_table_note(t, "%s", cost));

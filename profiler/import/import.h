@@ -30,19 +30,17 @@ struct lk_import_options {
     bool drop_last;    /* leave out the last of several steps, whose work may be cut off */
 };
 
+/* A file that was read; a rank's, or of all GPUs of a host. */
+struct lk_import_file {
+    char *path;
+    struct lk_source source;
+};
+
 /* A row says what was read of a rank. */
 struct lk_import_row {
-    char *file;
     int rank;
-    int64_t device; /* of a file of several GPUs; -1: the rank's only one */
-    const char *format;
-    uint64_t n_read, n_skipped;
-    bool cut;
-    char *clock; /* struct lk_events', as drift_ppb */
-    double drift_ppb;
-    char **notes; /* struct lk_events' */
-    size_t n_notes;
-    int64_t spent_ns, recorded_ns, made_ns; /* struct lk_events' */
+    size_t file;                     /* index */
+    int64_t device;                  /* of a file of several GPUs; -1: the rank's only one */
     struct lk_breakdown all, linked; /* HTA's classes; by all events of the GPU, by linked ones */
 };
 
@@ -50,6 +48,8 @@ struct lk_import {
     struct lk_trace *traces; /* by rank; NULL where no_steps says why there are none */
     struct lk_import_row *rows;
     size_t n, capacity;
+    struct lk_import_file *files; /* in the order in which they were read */
+    size_t n_files, files_capacity;
     char *no_steps;                /* NULL: there are steps */
     struct lk_sequences sequences; /* of collectives; empty for formats without their numbers */
 };

@@ -278,7 +278,7 @@ static enum lk_status read_event(struct reader *r, bool *more)
 
     lk_scan_pin(&r->s);
     *more = read_fields(&r->s, &f);
-    r->out->n_read += *more;
+    r->out->source.n_read += *more;
     whole = !r->s.overflown;
     if (*more && whole && f.name.n && LK_SCAN_IS(&r->s, &f.ph, "X") &&
         kind_of(r->out, category_of(&r->s, &f.cat), lk_scan_at(&r->s, &f.name), f.name.n, &kind)) {
@@ -289,10 +289,10 @@ static enum lk_status read_event(struct reader *r, bool *more)
             e.end_ns = e.start_ns + duration;
             LK_PASS(take(r, &f, &e));
         } else {
-            r->out->n_skipped++;
+            r->out->source.n_skipped++;
         }
     }
-    r->out->n_skipped += !lk_scan_unpin(&r->s);
+    r->out->source.n_skipped += !lk_scan_unpin(&r->s);
     return LK_OK;
 }
 
@@ -334,12 +334,12 @@ static enum lk_status read_distributed(struct reader *r, const char *text, size_
         if (!lk_scan_value(&s, &value))
             break;
         if (LK_SCAN_IS(&s, &key, "backend"))
-            LK_PASS(set_text(&s, &value, &r->out->backend));
+            LK_PASS(set_text(&s, &value, &r->out->source.backend));
         if (LK_SCAN_IS(&s, &key, "rank") && read_int(&s, &value, &v) && v >= 0 && v < INT32_MAX)
-            r->out->rank = (int)v;
+            r->out->source.rank = (int)v;
         if (LK_SCAN_IS(&s, &key, "world_size") && read_int(&s, &value, &v) && v > 0 &&
             v < INT32_MAX)
-            r->out->world_size = (int)v;
+            r->out->source.world_size = (int)v;
     }
     return LK_OK;
 }
@@ -380,7 +380,7 @@ static enum lk_status read_member(struct reader *r, const struct lk_slice *key,
     else if (LK_SCAN_IS(s, key, "deviceProperties"))
         read_devices(r, lk_scan_at(s, value), value->n);
     else if (LK_SCAN_IS(s, key, "host_name") || LK_SCAN_IS(s, key, "hostname"))
-        return set_text(s, value, &r->out->host);
+        return set_text(s, value, &r->out->source.host);
     return LK_OK;
 }
 
@@ -435,11 +435,11 @@ static enum lk_status finish(struct reader *r)
     }
     for (size_t i = 0; i < e->n_launches; i++)
         e->launches[i].start_ns += r->base_ns;
-    for (size_t i = 0; i < e->n_lanes && !e->device; i++)
-        for (size_t k = 0; k < r->n_devices && e->lanes[i].gpu && !e->device; k++)
+    for (size_t i = 0; i < e->n_lanes && !e->source.device; i++)
+        for (size_t k = 0; k < r->n_devices && e->lanes[i].gpu && !e->source.device; k++)
             if (r->devices[k].id == e->lanes[i].process)
-                LK_PASS(lk_strdup(&e->device, r->devices[k].name));
-    e->cut = r->s.cut;
+                LK_PASS(lk_strdup(&e->source.device, r->devices[k].name));
+    e->source.cut = r->s.cut;
     return LK_OK;
 }
 
@@ -449,7 +449,7 @@ enum lk_status lk_kineto_read(const char *path, const char *step_range, struct l
     struct reader *r = NULL;
 
     LK_TRY(lk_events_init(out, step_range));
-    out->format = "Kineto";
+    out->source.format = "Kineto";
     LK_TRY(lk_alloc(&r, 1, sizeof *r));
     r->out = out;
     LK_TRY(lk_scan_open(&r->s, path));

@@ -113,8 +113,8 @@ static bool take_times(const struct reader *r, struct sqlite3_stmt *s, struct lk
     e->start_ns = r->call.column_int64(s, 0);
     e->end_ns = r->call.column_int64(s, 1);
     good = !is_null(r, s, 0) && !is_null(r, s, 1) && e->start_ns >= 0 && e->end_ns >= e->start_ns;
-    r->out->n_read++;
-    r->out->n_skipped += !good;
+    r->out->source.n_read++;
+    r->out->source.n_skipped += !good;
     return good;
 }
 
@@ -401,7 +401,7 @@ enum lk_status lk_nsys_read(const char *path, const char *step_range, struct lk_
     char *unpacked = NULL;
 
     LK_TRY(lk_events_init(out, step_range));
-    out->format = "Nsight Systems";
+    out->source.format = "Nsight Systems";
     LK_TRY(lk_library_open(&spec, &r.call, &r.library));
     LK_TRY(unpack(path, &unpacked));
     if (r.call.open_v2(unpacked ? unpacked : path, &r.db, SQLITE_OPEN_READONLY, NULL) !=

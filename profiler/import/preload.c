@@ -146,11 +146,11 @@ static enum lk_status read_groups(struct reader *r)
             r->nccl = g.library;
         if (g.n_ranks <= most || g.n_ranks > LK_RANKS_MAX || g.rank < 0 || g.rank >= g.n_ranks)
             continue;
-        most = e->world_size = g.n_ranks;
-        e->rank = g.rank;
-        free(e->backend);
-        e->backend = NULL;
-        LK_PASS(lk_strndup(&e->backend, library, n));
+        most = e->source.world_size = g.n_ranks;
+        e->source.rank = g.rank;
+        free(e->source.backend);
+        e->source.backend = NULL;
+        LK_PASS(lk_strndup(&e->source.backend, library, n));
     }
     return LK_OK;
 }
@@ -283,7 +283,7 @@ static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
     bool whole = true;
 
     if (!is_sound(p)) {
-        r->out->n_skipped++;
+        r->out->source.n_skipped++;
         return LK_OK;
     }
     x.kind = (uint8_t)kinds[p->kind].kind;
@@ -310,7 +310,7 @@ static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
     else if (p->kind == LK_PROBE_COLLECTIVE_GPU)
         LK_PASS(take_work(r, p, &x, &whole));
     if (p->kind == LK_PROBE_COLLECTIVE_GPU || is_of_nccl(r, p) || p->flags & LK_PROBE_NONBLOCKING)
-        r->out->blocking = false;
+        r->out->source.blocking = false;
     return whole ? lk_events_add(r->out, &x) : LK_OK;
 }
 
@@ -359,7 +359,7 @@ static enum lk_status read_records(struct reader *r)
                 r->n_unfinished++;
                 continue;
             }
-            r->out->n_read++;
+            r->out->source.n_read++;
             LK_PASS(take(r, &p));
         }
     return LK_OK;
@@ -378,7 +378,7 @@ static enum lk_status read_window(struct reader *r)
         return LK_OK;
     e->window_start_ns = start;
     e->window_end_ns = end == LK_PROBE_NO_END ? r->last_gpu_ns : end;
-    e->blocking = e->blocking && !r->nccl;
+    e->source.blocking = e->source.blocking && !r->nccl;
     return lk_preload_join(e);
 }
 
@@ -456,7 +456,7 @@ static enum lk_status add_notes(struct reader *r)
     const uint64_t head = r->h.head, n = r->h.n_records;
 
     if (head > n) {
-        e->lost = true;
+        e->source.lost = true;
         LK_PASS(lk_events_note(e,
                                "the oldest %" PRIu64 " of %" PRIu64 " records were overwritten; "
                                "LOCKSTEP_PROFILE_MIB=N makes room for more",
@@ -504,17 +504,19 @@ static enum lk_status read_clock(const struct reader *r)
     double passed, gained;
 
     if (r->h.boot[0])
-        LK_PASS(lk_strdup(&r->out->clock, r->h.boot));
+        LK_PASS(lk_strdup(&r->out->source.clock.name, r->h.boot));
     if (!n || !is_pair(first) || !is_pair(last))
         return LK_OK;
-    r->out->epoch_ns = first->epoch_ns - middle(first);
-    r->out->recorded_ns = (r->last_ns > middle(last) ? r->last_ns : middle(last)) - middle(first);
-    r->out->spent_ns = r->h.spent_ns < (uint64_t)TIME_MAX_NS ? (int64_t)r->h.spent_ns : 0;
-    r->out->made_ns = r->h.made_ns < (uint64_t)TIME_MAX_NS ? (int64_t)r->h.made_ns : 0;
+    r->out->source.clock.epoch_ns = first->epoch_ns - middle(first);
+    r->out->source.cost.recorded_ns =
+        (r->last_ns > middle(last) ? r->last_ns : middle(last)) - middle(first);
+    r->out->source.cost.spent_ns =
+        r->h.spent_ns < (uint64_t)TIME_MAX_NS ? (int64_t)r->h.spent_ns : 0;
+    r->out->source.cost.made_ns = r->h.made_ns < (uint64_t)TIME_MAX_NS ? (int64_t)r->h.made_ns : 0;
     passed = (double)(middle(last) - middle(first));
     gained = (double)(last->epoch_ns - first->epoch_ns) - passed;
     if (passed >= (double)DRIFT_AFTER_NS && fabs(gained / passed * 1e9) < DRIFT_MAX_PPB)
-        r->out->drift_ppb = gained / passed * 1e9;
+        r->out->source.clock.drift_ppb = gained / passed * 1e9;
     return LK_OK;
 }
 
@@ -525,12 +527,12 @@ enum lk_status lk_preload_read(const char *path, const char *step_range, struct 
     char *bytes = NULL;
 
     LK_TRY(lk_events_init(out, step_range));
-    out->format = "lockstep profile";
+    out->source.format = "lockstep profile";
     LK_TRY(lk_file_read_max(path, FILE_MAX_BYTES, &bytes, &r.size));
     r.bytes = bytes;
     LK_TRY(read_header(&r));
-    LK_TRY(lk_strdup(&out->host, r.h.host));
-    out->blocking = true;
+    LK_TRY(lk_strdup(&out->source.host, r.h.host));
+    out->source.blocking = true;
     LK_TRY(read_groups(&r));
     LK_TRY(read_records(&r));
     LK_TRY(read_window(&r));

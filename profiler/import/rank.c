@@ -168,12 +168,12 @@ static enum lk_status add_gpu_work(struct maker *m)
 
 static int rank_of(const struct maker *m)
 {
-    return m->e->rank >= 0 ? m->e->rank : m->o->rank;
+    return m->e->source.rank >= 0 ? m->e->source.rank : m->o->rank;
 }
 
 static int world_size_of(const struct maker *m)
 {
-    int world = m->e->world_size ? m->e->world_size : m->o->world_size;
+    int world = m->e->source.world_size ? m->e->source.world_size : m->o->world_size;
 
     return world > rank_of(m) ? world : rank_of(m) + 1;
 }
@@ -198,13 +198,15 @@ static enum lk_status describe(struct maker *m)
                               .steps = m->steps.n,
                               .flops_per_sample = NAN};
     LK_PASS(lk_strdup(&i->run_id, "imported"));
-    LK_PASS(lk_strdup(&i->host, e->host ? e->host : LK_HOST_UNKNOWN));
-    LK_PASS(lk_strdup(&i->device, e->device ? e->device : m->device >= 0 ? "GPU" : "cpu"));
-    LK_PASS(lk_strdup(&i->comm, e->backend ? e->backend : "unknown"));
+    LK_PASS(lk_strdup(&i->host, e->source.host ? e->source.host : LK_HOST_UNKNOWN));
+    LK_PASS(lk_strdup(&i->device, e->source.device ? e->source.device
+                                  : m->device >= 0 ? "GPU"
+                                                   : "cpu"));
+    LK_PASS(lk_strdup(&i->comm, e->source.backend ? e->source.backend : "unknown"));
     LK_PASS(lk_strdup(&i->model, "imported"));
     LK_PASS(lk_strdup(&i->sample_unit, m->o->local_batch ? "sample" : "micro-batch"));
     LK_PASS(lk_run_info_config(i, LK_IMPORT_CONFIG_KEY, m->o->source));
-    LK_PASS(lk_run_info_config(i, "imported_format", e->format));
+    LK_PASS(lk_run_info_config(i, "imported_format", e->source.format));
     if (m->o->patterns)
         LK_PASS(lk_run_info_config(i, LK_COMM_KERNELS_CONFIG_KEY, m->o->patterns));
     if (m->period) {
@@ -212,7 +214,7 @@ static enum lk_status describe(struct maker *m)
                  m->of_kernels ? "kernels" : "collectives");
         LK_PASS(lk_run_info_config(i, LK_PERIOD_CONFIG_KEY, text));
     }
-    if (e->blocking)
+    if (e->source.blocking)
         LK_PASS(lk_run_info_config(i, LK_BLOCKING_CONFIG_KEY, "calls"));
     if (m->grouped) {
         snprintf(text, sizeof text, "%d", gradient_ranks(m));
@@ -223,7 +225,7 @@ static enum lk_status describe(struct maker *m)
         LK_PASS(lk_run_info_config(i, LK_IMPORT_GPU_CONFIG_KEY, text));
     }
     m->t.clock = lk_clock_identity();
-    m->t.truncated = e->cut;
+    m->t.truncated = e->source.cut;
     return LK_OK;
 }
 
@@ -233,7 +235,7 @@ static void set_base(struct maker *m)
     m->t.base_local_ns =
         m->e->n_events ? (uint64_t)(m->e->events[0].start_ns > 0 ? m->e->events[0].start_ns : 0)
                        : 0;
-    m->t.base_epoch_ns = m->t.base_local_ns + (uint64_t)m->e->epoch_ns;
+    m->t.base_epoch_ns = m->t.base_local_ns + (uint64_t)m->e->source.clock.epoch_ns;
 }
 
 static void maker_fini(struct maker *m)

@@ -125,7 +125,7 @@ static void set_times(const struct maker *m, struct transfer *x)
     x->end_ns = w->event->end_ns;
     if (w->launch) {
         x->ready_ns = lk_rank_done_before_(m, w->launch->start_ns);
-    } else if (m->by_host && m->device >= 0 && !m->e->blocking) {
+    } else if (m->by_host && m->device >= 0 && !m->e->source.blocking) {
         x->ready_ns = lk_rank_done_before_(m, w->event->start_ns);
         if (x->ready_ns < w->event->start_ns)
             x->ready_ns = w->event->start_ns;

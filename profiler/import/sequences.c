@@ -69,7 +69,7 @@ enum lk_status lk_sequences_add(struct lk_sequences *s, int rank, const struct l
             LK_PASS(add_item(s, rank, e, x));
     }
     LK_PASS(lk_rank_list_add(&s->ranks, rank));
-    return e->lost ? lk_rank_list_add(&s->lossy, rank) : LK_OK;
+    return e->source.lost ? lk_rank_list_add(&s->lossy, rank) : LK_OK;
 }
 
 void lk_sequences_fini(struct lk_sequences *s)

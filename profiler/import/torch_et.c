@@ -106,10 +106,10 @@ static enum lk_status read_nodes(struct lk_scan *s, struct lk_events *out)
             continue;
         lk_scan_pin(s);
         more = read_node(s, &n);
-        out->n_read += more;
+        out->source.n_read += more;
         if (more && !s->overflown && n.name.n)
             st = take_node(s, &n, out);
-        out->n_skipped += !lk_scan_unpin(s);
+        out->source.n_skipped += !lk_scan_unpin(s);
         LK_PASS(st);
     }
     return LK_OK;
@@ -140,11 +140,11 @@ enum lk_status lk_torch_et_read(const char *path, const char *step_range, struct
     struct lk_scan s = {0};
 
     LK_TRY(lk_events_init(out, step_range));
-    out->format = "PyTorch execution trace";
+    out->source.format = "PyTorch execution trace";
     LK_TRY(lk_scan_open(&s, path));
     LK_TRY(read_root(&s, out));
     LK_TRY(lk_scan_status(&s));
-    out->cut = s.cut;
+    out->source.cut = s.cut;
 out:
     lk_scan_close(&s);
     return st;

@@ -158,7 +158,7 @@ START_TEST(kernels_of_nccl_are_joined_with_calls)
     }
     ck_assert_uint_eq(nccl, STEPS * BUCKETS);
     ck_assert_uint_eq(compute, STEPS * (BUCKETS + 2));
-    ck_assert_int_gt(e.recorded_ns, 0);
+    ck_assert_int_gt(e.source.cost.recorded_ns, 0);
     lk_events_fini(&e);
 }
 END_TEST

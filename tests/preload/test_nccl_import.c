@@ -110,8 +110,8 @@ START_TEST(a_rank_has_its_collectives)
     run_job(versions[_i], true);
     read_one(&e);
     lk_events_sort(&e);
-    ck_assert_int_eq(e.world_size, RANKS);
-    ck_assert_str_eq(e.backend, "nccl");
+    ck_assert_int_eq(e.source.world_size, RANKS);
+    ck_assert_str_eq(e.source.backend, "nccl");
     for (size_t i = 0; i < e.n_events; i++) {
         const struct lk_event *x = &e.events[i];
         const struct lk_event_collective *c = x->detail ? &e.details[x->detail - 1] : NULL;

@@ -127,12 +127,12 @@ START_TEST(calls_are_recorded)
     ck_assert_int_eq(run_program((size_t)_i, "", "steps"), 3);
     ck_assert_uint_eq(count_files(), 1);
     read_file(0, &e);
-    ck_assert_int_eq(e.rank, 1);
-    ck_assert_int_eq(e.world_size, 4);
-    ck_assert_str_eq(e.backend, "mpi");
-    ck_assert_ptr_nonnull(e.clock);
-    ck_assert_int_gt(e.epoch_ns, 0);
-    ck_assert_uint_eq(e.n_skipped, 0);
+    ck_assert_int_eq(e.source.rank, 1);
+    ck_assert_int_eq(e.source.world_size, 4);
+    ck_assert_str_eq(e.source.backend, "mpi");
+    ck_assert_ptr_nonnull(e.source.clock.name);
+    ck_assert_int_gt(e.source.clock.epoch_ns, 0);
+    ck_assert_uint_eq(e.source.n_skipped, 0);
     ck_assert_uint_eq(count(&e, LK_EVENT_COLLECTIVE), STEP * STEPS);
     ck_assert_uint_eq(count(&e, LK_EVENT_SYNC), 2 * STEPS); /* a wait, and a test that found it */
     for (size_t i = 0; i < (size_t)STEP * STEPS; i++) {
@@ -155,7 +155,7 @@ START_TEST(groups_are_told_by_their_ranks)
 
     ck_assert_int_eq(run_program((size_t)_i, "", "names"), 3);
     read_file(0, &e);
-    ck_assert_int_eq(e.world_size, 4);
+    ck_assert_int_eq(e.source.world_size, 4);
     /* Five communicators, by turns of the even and of the odd ranks; freed ones are not mistaken
      * for their successors, whose handles are the same. */
     ck_assert_uint_eq(collective(&e, "ranks 0,2", STEP * STEPS - 1)->sequence, STEP * STEPS);
@@ -191,7 +191,7 @@ START_TEST(a_killed_process_leaves_a_file)
     ck_assert_int_eq(run_program((size_t)_i, "", "kill"), 128 + 9);
     read_file(0, &e);
     ck_assert_uint_eq(count(&e, LK_EVENT_COLLECTIVE), STEP * (STEPS / 2 + 1));
-    ck_assert(!e.lost);
+    ck_assert(!e.source.lost);
     lk_events_fini(&e);
 }
 END_TEST
@@ -230,10 +230,10 @@ START_TEST(a_full_ring_keeps_the_newest)
 
     ck_assert_int_eq(run_program((size_t)_i, "LOCKSTEP_PROFILE_MIB=1", "steps 4000"), 3);
     read_file(0, &e);
-    ck_assert_uint_eq(e.n_read, RECORDS);
-    ck_assert(e.lost);
-    ck_assert_uint_gt(e.n_notes, 0);
-    ck_assert_ptr_nonnull(strstr(e.notes[0], "overwritten"));
+    ck_assert_uint_eq(e.source.n_read, RECORDS);
+    ck_assert(e.source.lost);
+    ck_assert_uint_gt(e.source.n_notes, 0);
+    ck_assert_ptr_nonnull(strstr(e.source.notes[0], "overwritten"));
     ck_assert_uint_eq(e.details[e.n_details - 1].sequence, 4000 * STEP);
     lk_events_fini(&e);
 }

@@ -46,11 +46,11 @@ START_TEST(entries_become_events)
     struct lk_events e;
 
     must(files[_i].read(files[_i].path, NULL, &e));
-    ck_assert_uint_eq(e.n_read, files[_i].entries);
-    ck_assert_uint_eq(e.n_skipped, 0);
-    ck_assert_int_eq(e.world_size, 4);
-    ck_assert_str_eq(e.backend, "nccl");
-    ck_assert(e.lost && !e.cut);
+    ck_assert_uint_eq(e.source.n_read, files[_i].entries);
+    ck_assert_uint_eq(e.source.n_skipped, 0);
+    ck_assert_int_eq(e.source.world_size, 4);
+    ck_assert_str_eq(e.source.backend, "nccl");
+    ck_assert(e.source.lost && !e.source.cut);
     for (size_t i = 0; i < e.n_events; i++) {
         const struct lk_event *x = &e.events[i];
         const struct lk_event_collective *c = &e.details[x->detail - 1];
@@ -115,8 +115,8 @@ START_TEST(entries_that_make_no_sense)
 
     must(lk_flight_json_read(path, NULL, &e));
     ck_assert_uint_eq(e.n_events, texts[_i].events);
-    ck_assert_uint_eq(e.n_skipped, texts[_i].skipped);
-    ck_assert_int_eq(e.cut, texts[_i].cut);
+    ck_assert_uint_eq(e.source.n_skipped, texts[_i].skipped);
+    ck_assert_int_eq(e.source.cut, texts[_i].cut);
     lk_events_fini(&e);
     free(path);
 }
@@ -213,7 +213,7 @@ START_TEST(cut_off_anywhere)
         struct lk_events e;
 
         must(files[_i].read(path, NULL, &e));
-        ck_assert(e.cut);
+        ck_assert(e.source.cut);
         ck_assert_uint_ge(e.n_events, last);
         last = e.n_events;
         lk_events_fini(&e);

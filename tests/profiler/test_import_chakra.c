@@ -48,8 +48,8 @@ static const struct lk_event *event_of(const struct lk_events *e, const char *na
 
 static bool has_note(const struct lk_events *e, const char *text)
 {
-    for (size_t i = 0; i < e->n_notes; i++)
-        if (strstr(e->notes[i], text))
+    for (size_t i = 0; i < e->source.n_notes; i++)
+        if (strstr(e->source.notes[i], text))
             return true;
     return false;
 }
@@ -97,7 +97,7 @@ START_TEST(nodes_wait_for_dependencies_and_lanes)
     /* b and c become ready together: the first in the file runs first. */
     path = put_nodes(_i & 2 ? "x.3.et.gz" : "x.3.et", nodes, LK_COUNT(nodes));
     must(lk_chakra_read(path, NULL, &e));
-    ck_assert_int_eq(e.rank, 3);
+    ck_assert_int_eq(e.source.rank, 3);
     assert_times(&e, "a", 0, 10);
     assert_times(&e, "b", _i & 1 ? 15 : 10, _i & 1 ? 35 : 30);
     assert_times(&e, "c", _i & 1 ? 10 : 30, _i & 1 ? 15 : 35);
@@ -127,7 +127,7 @@ START_TEST(start_times_are_taken)
     struct lk_events e;
 
     must(lk_chakra_read(path, NULL, &e));
-    ck_assert_int_eq(e.rank, -1);
+    ck_assert_int_eq(e.source.rank, -1);
     ck_assert_int_eq(event_of(&e, "b")->start_ns, 1700000000000105000);
     ck_assert_int_eq(event_of(&e, "b")->end_ns, 1700000000000110000);
     ck_assert(has_note(&e, "the times are those of the nodes"));
@@ -331,10 +331,10 @@ START_TEST(json_is_read)
     struct lk_events e;
 
     must(lk_format_of(path, &format));
-    ck_assert_str_eq(format->name, "Chakra's JSON");
+    ck_assert_str_eq(format->name, "Chakra (JSON)");
     must(format->read(path, NULL, &e));
-    ck_assert_int_eq(e.rank, 1);
-    ck_assert_uint_eq(e.n_skipped, 1); /* a negative duration */
+    ck_assert_int_eq(e.source.rank, 1);
+    ck_assert_uint_eq(e.source.n_skipped, 1); /* a negative duration */
     assert_times(&e, "a \"b\"", 0, 10);
     assert_times(&e, "ncclKernel_AllReduce_RING_LL_Sum_float(x)", 10, 17);
     assert_times(&e, "c", 17, 17);
@@ -409,8 +409,8 @@ START_TEST(broken_files)
         ck_assert_ptr_nonnull(strstr(lk_error_text(), "x.et"));
     } else {
         must(st);
-        ck_assert_int_eq(e.cut, broken[_i].cut);
-        ck_assert_uint_eq(e.n_skipped, broken[_i].cut ? 0 : 1);
+        ck_assert_int_eq(e.source.cut, broken[_i].cut);
+        ck_assert_uint_eq(e.source.n_skipped, broken[_i].cut ? 0 : 1);
     }
     lk_events_fini(&e);
     free(path);
@@ -460,7 +460,7 @@ START_TEST(nonsense_is_counted)
     struct lk_trace t;
 
     must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
-    ck_assert_uint_eq(run.rows[0].n_skipped, 2);
+    ck_assert_uint_eq(run.files[0].source.n_skipped, 2);
     assert_span(kineto_span(&run.traces[0], LK_SPAN_STEP, 0, -1), 1000000, 1000005);
     copy = scratch_path(scratch_dir, "rank0.trace.json.gz");
     must(lk_trace_write(copy, &run.traces[0]));

@@ -30,11 +30,12 @@ START_TEST(data_bases_of_nsight)
     ck_assert_int_eq(code, 0);
     must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
     ck_assert_uint_eq(run.n, 2);
-    ck_assert_str_eq(run.rows[0].format, "Nsight Systems");
+    ck_assert_str_eq(run.files[0].source.format, "Nsight Systems");
+    ck_assert_uint_eq(run.n_files, 1);
+    ck_assert_uint_eq(run.files[0].source.n_skipped, 1);
     for (size_t k = 0; k < 2; k++) {
         ck_assert_int_eq(run.rows[k].rank, (int)k);
         ck_assert_int_eq(run.rows[k].device, (int64_t)k);
-        ck_assert_uint_eq(run.rows[k].n_skipped, 1);
         ck_assert_uint_eq(run.rows[k].all.n, 11);
         s = kineto_span(&run.traces[k], LK_SPAN_COPY, 1, -1);
         ck_assert_str_eq(lk_trace_span_name(&run.traces[k], s), "DtoH");

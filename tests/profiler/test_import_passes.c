@@ -18,7 +18,7 @@ static void begin(struct run *r, int64_t end_ms)
 {
     *r = (struct run){0};
     must(lk_events_init(&r->e, NULL));
-    r->e.format = "test";
+    r->e.source.format = "test";
     must(lk_events_lane(&r->e, 9, 1, false, &r->host));
     must(lk_events_lane(&r->e, 0, 7, true, &r->stream));
     must(lk_events_add(

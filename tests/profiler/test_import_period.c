@@ -79,9 +79,9 @@ static void begin(struct run *r)
 {
     *r = (struct run){0};
     must(lk_events_init(&r->e, NULL));
-    r->e.format = "test";
-    r->e.rank = 0;
-    r->e.world_size = 2;
+    r->e.source.format = "test";
+    r->e.source.rank = 0;
+    r->e.source.world_size = 2;
     must(lk_events_lane(&r->e, 9, 1, false, &r->host));
     must(lk_events_lane(&r->e, 0, 7, true, &r->compute));
     must(lk_events_lane(&r->e, 0, 20, true, &r->comm));

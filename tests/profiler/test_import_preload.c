@@ -146,16 +146,16 @@ START_TEST(bad_records_are_left_out)
     f.records[4].group = 2; /* the file has one */
     f.records[5].function = f.records[5].dtype = UINT8_MAX;
     must(read_back(&f, sizeof f, &e));
-    ck_assert_int_eq(e.rank, 2);
-    ck_assert_uint_eq(e.n_read, 5);
-    ck_assert_uint_eq(e.n_skipped, 2);
+    ck_assert_int_eq(e.source.rank, 2);
+    ck_assert_uint_eq(e.source.n_read, 5);
+    ck_assert_uint_eq(e.source.n_skipped, 2);
     ck_assert_uint_eq(e.n_events, 3);
     ck_assert_uint_eq(e.details[1].group, 0);
     ck_assert_uint_eq(e.details[1].sequence, 0);
     ck_assert(!e.details[2].dtype_known);
     ck_assert_uint_eq(e.details[2].function, 0);
-    ck_assert_uint_eq(e.n_notes, 1);
-    ck_assert_ptr_nonnull(strstr(e.notes[0], "1 record"));
+    ck_assert_uint_eq(e.source.n_notes, 1);
+    ck_assert_ptr_nonnull(strstr(e.source.notes[0], "1 record"));
     lk_events_fini(&e);
 }
 END_TEST
@@ -180,10 +180,10 @@ START_TEST(the_drift_is_that_of_the_wall_clock)
                                EPOCH_NS + cases[_i].passed_ns + cases[_i].gained_ns};
     must(read_back(&f, sizeof f, &e));
     if (isnan(cases[_i].ppb))
-        ck_assert_double_nan(e.drift_ppb);
+        ck_assert_double_nan(e.source.clock.drift_ppb);
     else
-        ck_assert_double_eq_tol(e.drift_ppb, cases[_i].ppb, 1e-3);
-    ck_assert_int_eq(e.epoch_ns, EPOCH_NS - BOOT_NS);
+        ck_assert_double_eq_tol(e.source.clock.drift_ppb, cases[_i].ppb, 1e-3);
+    ck_assert_int_eq(e.source.clock.epoch_ns, EPOCH_NS - BOOT_NS);
     lk_events_fini(&e);
 }
 END_TEST
@@ -216,9 +216,9 @@ START_TEST(the_start_says_what_is_missing)
         ck_assert_int_eq(*lk_preload_no_kernels(path) != '\0', cases[i].note != NULL);
         ck_assert_int_eq(lk_preload_is_of_rank(path), i != 0);
         must(lk_preload_read(path, NULL, &e));
-        ck_assert_uint_eq(e.n_notes, cases[i].note ? 1 : 0);
+        ck_assert_uint_eq(e.source.n_notes, cases[i].note ? 1 : 0);
         if (cases[i].note)
-            ck_assert_ptr_nonnull(strstr(e.notes[0], cases[i].note));
+            ck_assert_ptr_nonnull(strstr(e.source.notes[0], cases[i].note));
         lk_events_fini(&e);
         free(path);
     }

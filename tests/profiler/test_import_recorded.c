@@ -222,7 +222,7 @@ START_TEST(chakra_graph_is_the_recorded_one)
     ck_assert_int_eq(
         shell_run("tar xzOf %s --wildcards '*/%s' > %s", archive, graphs[_i].member, path).code, 0);
     must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
-    notes = run.rows[0].notes[0];
+    notes = run.files[0].source.notes[0];
     ck_assert_msg(strstr(notes, "3664 nodes: 3643 COMP of 343769 us, 1209 on the GPU; "
                                 "21 COMM_COLL of 38026 us, 7 on the GPU") != NULL,
                   "%s", notes);

@@ -199,10 +199,10 @@ START_TEST(hostile_files)
     struct lk_events e;
 
     ck_assert_msg(lk_kineto_read(path, NULL, &e) == hostile[_i].status, "%s", lk_error_text());
-    ck_assert_uint_eq(e.n_read, hostile[_i].read);
-    ck_assert_uint_eq(e.n_skipped, hostile[_i].skipped);
+    ck_assert_uint_eq(e.source.n_read, hostile[_i].read);
+    ck_assert_uint_eq(e.source.n_skipped, hostile[_i].skipped);
     ck_assert_uint_eq(e.n_events, hostile[_i].kept);
-    ck_assert(e.cut == hostile[_i].cut);
+    ck_assert(e.source.cut == hostile[_i].cut);
     lk_events_fini(&e);
     free(path);
 }
@@ -227,8 +227,8 @@ START_TEST(depth_and_length_are_bounded)
     used += (size_t)snprintf(text + used, 900, "},%s]}", tail);
     path = scratch_put("deep.json.gz", text, used);
     must(lk_kineto_read(path, NULL, &e));
-    ck_assert_uint_eq(e.n_read, 2);
-    ck_assert_uint_eq(e.n_skipped, (uint64_t)_i);
+    ck_assert_uint_eq(e.source.n_read, 2);
+    ck_assert_uint_eq(e.source.n_skipped, (uint64_t)_i);
     ck_assert_uint_eq(e.n_events, 1);
     lk_events_fini(&e);
     free(path);

@@ -110,7 +110,7 @@ static void add_rank(struct lk_sequences *s, int rank, const char *text)
     must(lk_events_init(&e, NULL));
     must(name(&e, "g", &c.group));
     must(lk_events_group(&e, c.group, members, 4));
-    e.lost = text[1] == '-';
+    e.source.lost = text[1] == '-';
     for (const char *at = text + 2; *at;) {
         at += *at == ' ';
         c.sequence += *at == '+' ? c.sequence == 0 : 1;
