@@ -16,6 +16,23 @@ struct members {
 #undef DECLARE
 };
 
+static const struct lk_scan_member entry_table[] = {
+#define ROW(key) LK_SCAN_MEMBER(struct members, #key, key, LK_SCAN_SLICE),
+    LK_FLIGHT_KEYS(ROW)
+#undef ROW
+};
+
+/* Members of a group. */
+struct group {
+    struct lk_slice name, description, ranks;
+};
+
+static const struct lk_scan_member group_table[] = {
+    LK_SCAN_MEMBER(struct group, "name", name, LK_SCAN_SLICE),
+    LK_SCAN_MEMBER(struct group, "desc", description, LK_SCAN_SLICE),
+    LK_SCAN_MEMBER(struct group, "ranks", ranks, LK_SCAN_SLICE),
+};
+
 /* Texts of an entry, without their escapes. */
 struct texts {
     char group[TEXT_MAX], description[TEXT_MAX], name[TEXT_MAX];
@@ -82,35 +99,15 @@ static void set_entry(const struct lk_scan *s, const struct members *m, struct t
     x->p2p = LK_SCAN_IS(s, &m->is_p2p, "true");
 }
 
-/* Read the members of an object that is open; false at the end of the file. */
-static bool read_members(struct lk_scan *s, struct members *m)
-{
-    struct lk_slice key, value;
-    enum lk_scan_token token;
-
-    *m = (struct members){0};
-    while ((token = lk_scan_next(s)) == LK_SCAN_TEXT) {
-        key = s->slice;
-        if (!lk_scan_value(s, &value))
-            return false;
-#define SET(member)                                                                                \
-    if (LK_SCAN_IS(s, &key, #member))                                                              \
-        m->member = value;
-        LK_FLIGHT_KEYS(SET)
-#undef SET
-    }
-    return token == LK_SCAN_CLOSE;
-}
-
 static enum lk_status read_entry(struct flight *f, struct lk_scan *s, bool *more)
 {
     struct flight_entry x = LK_FLIGHT_ENTRY;
     enum lk_status st = LK_OK;
-    struct members m;
+    struct members m = {0};
     struct texts t;
 
     lk_scan_pin(s);
-    *more = read_members(s, &m);
+    *more = lk_scan_object(s, entry_table, LK_COUNT(entry_table), &m);
     if (*more && !s->overflown) {
         set_entry(s, &m, &t, &x);
         st = lk_flight_entry_(f, &x);
@@ -136,25 +133,16 @@ static enum lk_status read_entries(struct flight *f, struct lk_scan *s)
 /* Read a group, whose object is open. */
 static enum lk_status read_group(struct flight *f, struct lk_scan *s)
 {
-    struct lk_slice key, value, name = {0}, description = {0}, ranks = {0};
     enum lk_status st = LK_OK;
+    struct group g = {0};
     struct texts t;
 
     lk_scan_pin(s);
-    while (lk_scan_next(s) == LK_SCAN_TEXT) {
-        key = s->slice;
-        if (!lk_scan_value(s, &value))
-            break;
-        if (LK_SCAN_IS(s, &key, "name"))
-            name = value;
-        if (LK_SCAN_IS(s, &key, "desc"))
-            description = value;
-        if (LK_SCAN_IS(s, &key, "ranks"))
-            ranks = value;
-    }
+    (void)lk_scan_object(s, group_table, LK_COUNT(group_table), &g);
     if (!s->overflown)
-        st = lk_flight_group_(f, plain_text(s, &name, t.group),
-                              plain_text(s, &description, t.description), slice_text(s, &ranks));
+        st =
+            lk_flight_group_(f, plain_text(s, &g.name, t.group),
+                             plain_text(s, &g.description, t.description), slice_text(s, &g.ranks));
     (void)lk_scan_unpin(s);
     return st;
 }

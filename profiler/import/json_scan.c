@@ -270,6 +270,37 @@ bool lk_scan_value(struct lk_scan *s, struct lk_slice *out)
     return true;
 }
 
+static void set_member(const struct lk_scan *s, const struct lk_scan_member *m,
+                       const struct lk_slice *value, void *out)
+{
+    void *at = (char *)out + m->offset;
+    struct lk_slice *slice = at;
+    int64_t *number = at;
+
+    if (m->as == LK_SCAN_INT) {
+        if (!lk_scan_fixed(lk_scan_at(s, value), value->n, 0, number))
+            *number = -1;
+    } else if (m->as == LK_SCAN_SLICE || !slice->n) {
+        *slice = *value;
+    }
+}
+
+bool lk_scan_object(struct lk_scan *s, const struct lk_scan_member *table, size_t n, void *out)
+{
+    struct lk_slice key, value;
+    enum lk_scan_token token;
+
+    while ((token = lk_scan_next(s)) == LK_SCAN_TEXT) {
+        key = s->slice;
+        if (!lk_scan_value(s, &value))
+            return false;
+        for (size_t i = 0; i < n; i++)
+            if (lk_scan_is(s, &key, table[i].key, table[i].n))
+                set_member(s, &table[i], &value, out);
+    }
+    return token == LK_SCAN_CLOSE;
+}
+
 void lk_scan_leave(struct lk_scan *s, int64_t depth)
 {
     (void)skip_to(s, depth - 1);

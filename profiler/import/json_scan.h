@@ -6,10 +6,7 @@
  *
  *     while (lk_scan_next(s) == LK_SCAN_OBJECT) {      an array of objects
  *         lk_scan_pin(s);                              slices stay valid until unpinned
- *         while (lk_scan_next(s) == LK_SCAN_TEXT) {
- *             key = s->slice;
- *             lk_scan_value(s, &value);
- *         }
+ *         lk_scan_object(s, table, LK_COUNT(table), &x);
  *         lk_scan_unpin(s);
  *     }
  *     LK_PASS(lk_scan_status(s));
@@ -72,6 +69,29 @@ enum lk_status lk_scan_status(const struct lk_scan *s);
 enum lk_scan_token lk_scan_next(struct lk_scan *s);
 /* Read one value whole, of whatever type; false at a CLOSE, or the end. */
 bool lk_scan_value(struct lk_scan *s, struct lk_slice *out);
+
+/* What becomes of a member's value. */
+enum lk_scan_as {
+    LK_SCAN_SLICE, /* a struct lk_slice */
+    LK_SCAN_FIRST, /* a struct lk_slice, unless another member has set it */
+    LK_SCAN_INT    /* an int64_t; -1: it is no whole number */
+};
+
+/* A member of an object goes into a struct. */
+struct lk_scan_member {
+    const char *key;
+    size_t n, offset; /* of the key; in the struct */
+    enum lk_scan_as as;
+};
+#define LK_SCAN_MEMBER(type, key, member, as)                                                      \
+    {                                                                                              \
+        key, sizeof(key) - 1, offsetof(type, member), as                                           \
+    }
+/*
+ * Read the object whose OBJECT was the last token: the members in the table into *out, from which
+ * others are missing. False: the file ends in it. pre: pinned, or in memory.
+ */
+bool lk_scan_object(struct lk_scan *s, const struct lk_scan_member *table, size_t n, void *out);
 /* Skip up to the CLOSE of the object or array in which `depth` was s->depth. */
 void lk_scan_leave(struct lk_scan *s, int64_t depth);
 

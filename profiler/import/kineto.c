@@ -72,44 +72,31 @@ struct arguments {
     struct lk_slice function, group, dtype, dims;                                 /* n 0: none */
 };
 
-#define INTEGERS(X)                                                                                \
-    X("correlation", correlation)                                                                  \
-    X("device", device)                                                                            \
-    X("stream", stream)                                                                            \
-    X("bytes", bytes)                                                                              \
-    X("In msg nelems", in_elements)                                                                \
-    X("Out msg nelems", out_elements)                                                              \
-    X("Group size", ranks)
-#define SLICES(X)                                                                                  \
-    X("Collective name", function)                                                                 \
-    X("Process Group Name", group)                                                                 \
-    X("dtype", dtype)                                                                              \
-    X("Input Dims", dims)                                                                          \
-    X("Input type", dtype)                                                                         \
-    X("Input Types", dtype)
+#define INTEGER(key, member) LK_SCAN_MEMBER(struct arguments, key, member, LK_SCAN_INT)
+#define SLICE(key, member)   LK_SCAN_MEMBER(struct arguments, key, member, LK_SCAN_FIRST)
+static const struct lk_scan_member argument_table[] = {
+    INTEGER("correlation", correlation),
+    INTEGER("device", device),
+    INTEGER("stream", stream),
+    INTEGER("bytes", bytes),
+    INTEGER("In msg nelems", in_elements),
+    INTEGER("Out msg nelems", out_elements),
+    INTEGER("Group size", ranks),
+    SLICE("Collective name", function),
+    SLICE("Process Group Name", group),
+    SLICE("dtype", dtype),
+    SLICE("Input Dims", dims),
+    SLICE("Input type", dtype),
+    SLICE("Input Types", dtype),
+};
+#undef INTEGER
+#undef SLICE
 
 static void read_arguments(struct lk_scan *s, struct arguments *a)
 {
-    struct lk_slice key, value;
-
     *a = (struct arguments){-1, -1, -1, -1, -1, -1, -1, {0}, {0}, {0}, {0}};
-    if (lk_scan_next(s) != LK_SCAN_OBJECT)
-        return;
-    while (lk_scan_next(s) == LK_SCAN_TEXT) {
-        key = s->slice;
-        if (!lk_scan_value(s, &value))
-            return;
-#define INTEGER(name, field)                                                                       \
-    if (LK_SCAN_IS(s, &key, name) && !read_int(s, &value, &a->field))                              \
-        a->field = -1;
-        INTEGERS(INTEGER)
-#undef INTEGER
-#define SLICE(name, field)                                                                         \
-    if (LK_SCAN_IS(s, &key, name) && !a->field.n)                                                  \
-        a->field = value;
-        SLICES(SLICE)
-#undef SLICE
-    }
+    if (lk_scan_next(s) == LK_SCAN_OBJECT)
+        (void)lk_scan_object(s, argument_table, LK_COUNT(argument_table), a);
 }
 
 /* Set the detail of a collective's event from its arguments; `function` is used where they have
@@ -176,6 +163,12 @@ struct fields {
     struct lk_slice ph, cat, name, pid, tid, ts, dur, args;
 };
 
+#define FIELD(name) LK_SCAN_MEMBER(struct fields, #name, name, LK_SCAN_SLICE)
+static const struct lk_scan_member field_table[] = {
+    FIELD(ph), FIELD(cat), FIELD(name), FIELD(pid), FIELD(tid), FIELD(ts), FIELD(dur), FIELD(args),
+};
+#undef FIELD
+
 static enum category category_of(const struct lk_scan *s, const struct lk_slice *cat)
 {
     for (size_t i = 0; i < LK_COUNT(categories); i++)
@@ -195,33 +188,6 @@ static bool kind_of(const struct lk_events *e, enum category category, const cha
         return true;
     return category == CALL ? lk_event_kind_of_call(name, n, out)
                             : category == HOST && lk_event_kind_of_range(e, name, n, out);
-}
-
-/* Read the members of an event; false at the end of the file. */
-static bool read_fields(struct lk_scan *s, struct fields *f)
-{
-    struct lk_slice key, value;
-    enum lk_scan_token token;
-
-    *f = (struct fields){0};
-    while ((token = lk_scan_next(s)) == LK_SCAN_TEXT) {
-        key = s->slice;
-        if (!lk_scan_value(s, &value))
-            return false;
-#define FIELD(member)                                                                              \
-    if (LK_SCAN_IS(s, &key, #member))                                                              \
-        f->member = value;
-        FIELD(ph)
-        FIELD(cat)
-        FIELD(name)
-        FIELD(pid)
-        FIELD(tid)
-        FIELD(ts)
-        FIELD(dur)
-        FIELD(args)
-#undef FIELD
-    }
-    return token == LK_SCAN_CLOSE;
 }
 
 static enum lk_status set_lane(struct reader *r, const struct fields *f, const struct arguments *a,
@@ -272,12 +238,12 @@ static enum lk_status read_event(struct reader *r, bool *more)
 {
     struct lk_event e = {0};
     enum lk_event_kind kind;
-    struct fields f;
+    struct fields f = {0};
     int64_t duration = 0;
     bool whole;
 
     lk_scan_pin(&r->s);
-    *more = read_fields(&r->s, &f);
+    *more = lk_scan_object(&r->s, field_table, LK_COUNT(field_table), &f);
     r->out->source.n_read += *more;
     whole = !r->s.overflown;
     if (*more && whole && f.name.n && LK_SCAN_IS(&r->s, &f.ph, "X") &&
@@ -320,50 +286,58 @@ static enum lk_status set_text(const struct lk_scan *s, const struct lk_slice *v
     return lk_strndup(to, lk_scan_at(s, v), v->n);
 }
 
+/* distributedInfo, and an item of deviceProperties. */
+struct header {
+    int64_t rank, world_size, id;
+    struct lk_slice backend, name;
+};
+
+static const struct lk_scan_member header_table[] = {
+    LK_SCAN_MEMBER(struct header, "rank", rank, LK_SCAN_INT),
+    LK_SCAN_MEMBER(struct header, "world_size", world_size, LK_SCAN_INT),
+    LK_SCAN_MEMBER(struct header, "id", id, LK_SCAN_INT),
+    LK_SCAN_MEMBER(struct header, "backend", backend, LK_SCAN_SLICE),
+    LK_SCAN_MEMBER(struct header, "name", name, LK_SCAN_SLICE),
+};
+
+static bool read_header(struct lk_scan *s, struct header *h)
+{
+    *h = (struct header){-1, -1, -1, {0}, {0}};
+    return lk_scan_object(s, header_table, LK_COUNT(header_table), h);
+}
+
 static enum lk_status read_distributed(struct reader *r, const char *text, size_t n)
 {
-    struct lk_slice key, value;
+    struct lk_source *out = &r->out->source;
+    struct header h;
     struct lk_scan s;
-    int64_t v;
 
     lk_scan_memory(&s, text, n);
     if (lk_scan_next(&s) != LK_SCAN_OBJECT)
         return LK_OK;
-    while (lk_scan_next(&s) == LK_SCAN_TEXT) {
-        key = s.slice;
-        if (!lk_scan_value(&s, &value))
-            break;
-        if (LK_SCAN_IS(&s, &key, "backend"))
-            LK_PASS(set_text(&s, &value, &r->out->source.backend));
-        if (LK_SCAN_IS(&s, &key, "rank") && read_int(&s, &value, &v) && v >= 0 && v < INT32_MAX)
-            r->out->source.rank = (int)v;
-        if (LK_SCAN_IS(&s, &key, "world_size") && read_int(&s, &value, &v) && v > 0 &&
-            v < INT32_MAX)
-            r->out->source.world_size = (int)v;
-    }
+    (void)read_header(&s, &h);
+    if (h.backend.n)
+        LK_PASS(set_text(&s, &h.backend, &out->backend));
+    if (h.rank >= 0 && h.rank < INT32_MAX)
+        out->rank = (int)h.rank;
+    if (h.world_size > 0 && h.world_size < INT32_MAX)
+        out->world_size = (int)h.world_size;
     return LK_OK;
 }
 
 static void read_devices(struct reader *r, const char *text, size_t n)
 {
-    struct lk_slice key, value;
+    struct header h;
     struct lk_scan s;
 
     lk_scan_memory(&s, text, n);
     if (lk_scan_next(&s) != LK_SCAN_ARRAY)
         return;
-    while (r->n_devices < LK_COUNT(r->devices) && lk_scan_next(&s) == LK_SCAN_OBJECT) {
-        r->devices[r->n_devices].id = -1;
-        while (lk_scan_next(&s) == LK_SCAN_TEXT) {
-            key = s.slice;
-            if (!lk_scan_value(&s, &value))
-                return;
-            if (LK_SCAN_IS(&s, &key, "id"))
-                (void)read_int(&s, &value, &r->devices[r->n_devices].id);
-            if (LK_SCAN_IS(&s, &key, "name"))
-                lk_scan_plain(lk_scan_at(&s, &value), value.n, r->devices[r->n_devices].name,
-                              sizeof r->devices[0].name);
-        }
+    while (r->n_devices < LK_COUNT(r->devices) && lk_scan_next(&s) == LK_SCAN_OBJECT &&
+           read_header(&s, &h)) {
+        r->devices[r->n_devices].id = h.id;
+        lk_scan_plain(lk_scan_at(&s, &h.name), h.name.n, r->devices[r->n_devices].name,
+                      sizeof r->devices[0].name);
         r->n_devices++;
     }
 }

@@ -8,57 +8,23 @@
 
 /* Members of a node that are read. */
 struct node {
-    struct lk_slice name, shapes, types, inputs, attrs;
+    struct lk_slice name, shapes, types, inputs;
 };
 
-static bool read_node(struct lk_scan *s, struct node *n)
-{
-    struct lk_slice key, value;
-    enum lk_scan_token token;
-
-    *n = (struct node){0};
-    while ((token = lk_scan_next(s)) == LK_SCAN_TEXT) {
-        key = s->slice;
-        if (!lk_scan_value(s, &value))
-            return false;
-        if (LK_SCAN_IS(s, &key, "name"))
-            n->name = value;
-        if (LK_SCAN_IS(s, &key, "input_shapes"))
-            n->shapes = value;
-        if (LK_SCAN_IS(s, &key, "input_types"))
-            n->types = value;
-        if (LK_SCAN_IS(s, &key, "inputs"))
-            n->inputs = value;
-        if (LK_SCAN_IS(s, &key, "attrs"))
-            n->attrs = value;
-    }
-    return token == LK_SCAN_CLOSE;
-}
+#define MEMBER(key, member) LK_SCAN_MEMBER(struct node, key, member, LK_SCAN_SLICE)
+static const struct lk_scan_member node_table[] = {
+    MEMBER("name", name),
+    MEMBER("input_shapes", shapes),
+    MEMBER("input_types", types),
+    MEMBER("inputs", inputs),
+};
 
 /* Since schema 1.0.2 shapes and types are members of inputs. */
-static void look_into_inputs(const struct lk_scan *s, struct lk_slice inputs, const char **shapes,
-                             size_t *n_shapes, const char **types, size_t *n_types)
-{
-    struct lk_slice key, value;
-    struct lk_scan in;
-
-    lk_scan_memory(&in, lk_scan_at(s, &inputs), inputs.n);
-    if (lk_scan_next(&in) != LK_SCAN_OBJECT)
-        return;
-    while (lk_scan_next(&in) == LK_SCAN_TEXT) {
-        key = in.slice;
-        if (!lk_scan_value(&in, &value))
-            return;
-        if (LK_SCAN_IS(&in, &key, "shapes")) {
-            *shapes = lk_scan_at(&in, &value);
-            *n_shapes = value.n;
-        }
-        if (LK_SCAN_IS(&in, &key, "types")) {
-            *types = lk_scan_at(&in, &value);
-            *n_types = value.n;
-        }
-    }
-}
+static const struct lk_scan_member inputs_table[] = {
+    MEMBER("shapes", shapes),
+    MEMBER("types", types),
+};
+#undef MEMBER
 
 /* Nodes that tell a size, and the function that their details get. */
 static const struct {
@@ -71,10 +37,11 @@ static const struct {
 static enum lk_status take_node(const struct lk_scan *s, const struct node *n,
                                 struct lk_events *out)
 {
-    const char *shapes = lk_scan_at(s, &n->shapes), *types = lk_scan_at(s, &n->types);
-    size_t n_shapes = n->shapes.n, n_types = n->types.n;
     struct lk_event_collective c = {0};
     const char *function = NULL;
+    struct node sizes = *n;
+    const struct lk_scan *where = s; /* the sizes are slices of it */
+    struct lk_scan in;
     uint32_t index;
 
     for (size_t i = 0; i < LK_COUNT(sized); i++)
@@ -82,12 +49,18 @@ static enum lk_status take_node(const struct lk_scan *s, const struct node *n,
             function = sized[i].function;
     if (!function)
         return LK_OK;
-    if (!n_shapes)
-        look_into_inputs(s, n->inputs, &shapes, &n_shapes, &types, &n_types);
+    if (!n->shapes.n) {
+        sizes = (struct node){0};
+        where = &in;
+        lk_scan_memory(&in, lk_scan_at(s, &n->inputs), n->inputs.n);
+        if (lk_scan_next(&in) == LK_SCAN_OBJECT)
+            (void)lk_scan_object(&in, inputs_table, LK_COUNT(inputs_table), &sizes);
+    }
     LK_PASS(lk_events_name(out, function, strlen(function), &c.function));
-    c.elements = strcmp(function, LK_GRADIENT_SIZE) ? lk_torch_elements(shapes, n_shapes)
-                                                    : lk_torch_tensor_elements(shapes, n_shapes);
-    c.dtype_known = lk_torch_dtype(types, n_types, &c.dtype);
+    c.elements = strcmp(function, LK_GRADIENT_SIZE)
+                     ? lk_torch_elements(lk_scan_at(where, &sizes.shapes), sizes.shapes.n)
+                     : lk_torch_tensor_elements(lk_scan_at(where, &sizes.shapes), sizes.shapes.n);
+    c.dtype_known = lk_torch_dtype(lk_scan_at(where, &sizes.types), sizes.types.n, &c.dtype);
     return c.elements && c.dtype_known ? lk_events_detail(out, &c, &index) : LK_OK;
 }
 
@@ -98,14 +71,14 @@ static enum lk_status read_nodes(struct lk_scan *s, struct lk_events *out)
 
     while (more && (token = lk_scan_next(s)) != LK_SCAN_CLOSE && token != LK_SCAN_END) {
         enum lk_status st = LK_OK;
-        struct node n;
+        struct node n = {0};
 
         if (token == LK_SCAN_ARRAY)
             lk_scan_leave(s, s->depth);
         if (token != LK_SCAN_OBJECT)
             continue;
         lk_scan_pin(s);
-        more = read_node(s, &n);
+        more = lk_scan_object(s, node_table, LK_COUNT(node_table), &n);
         out->source.n_read += more;
         if (more && !s->overflown && n.name.n)
             st = take_node(s, &n, out);
