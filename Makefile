@@ -6,7 +6,7 @@
 #   make help       all targets
 #
 # Options: CC=clang  BUILD=dir  WERROR=1  BLAS=no  CUDA=no  CUDA_ARCH="80 90"|all  SAN=address,undefined  V=1
-# STATIC=1 links yajl, zlib and check into the programs.
+# STATIC=1 links zlib and check into the programs.
 
 BUILD  ?= build
 WERROR ?= 0

@@ -18,3 +18,15 @@ enum lk_status lk_gz_open(const char *path, gzFile *out)
     (void)gzbuffer(*out, BUFFER);
     return LK_OK;
 }
+
+const char *lk_gz_damage(gzFile gz)
+{
+    int code;
+
+    (void)gzerror(gz, &code);
+    if (code == Z_OK || code == Z_STREAM_END)
+        return NULL;
+    return code == Z_ERRNO       ? strerror(errno)
+           : code == Z_BUF_ERROR ? "the gzip data end too early"
+                                 : "damaged gzip data";
+}

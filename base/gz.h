@@ -9,5 +9,8 @@
 /* Open a file; the caller closes it with gzclose_r. LK_EIO: also for a folder, and for a pipe or a
  * device, which may never give anything, or never end (lk_file_check). */
 enum lk_status lk_gz_open(const char *path, gzFile *out);
+/* Return what is wrong with a file that was read as far as it goes: the system's error, damage, or
+ * an end that comes too early, which gzread does not tell; NULL: nothing. */
+const char *lk_gz_damage(gzFile gz);
 
 #endif

@@ -30,9 +30,7 @@ const char *lk_json_type_text(enum lk_json_type t)
     return texts[t];
 }
 
-/* Write the path of v, or of its member `key`, as "a.b[3].c" to buf, cut at the front when it is
- * too long. Return its start. */
-static const char *path_of(const struct lk_json *v, const char *key, char *buf, size_t size)
+const char *lk_json_path_(const struct lk_json *v, const char *key, char *buf, size_t size)
 {
     char part[256];
     size_t at = size - 1;
@@ -62,7 +60,7 @@ enum lk_status lk_json_error_(const struct lk_json *v, const char *fmt, ...)
 {
     char text[512];
     char path[256];
-    const char *where = path_of(v, NULL, path, sizeof path);
+    const char *where = lk_json_path_(v, NULL, path, sizeof path);
     va_list ap;
 
     va_start(ap, fmt);
@@ -267,7 +265,7 @@ static enum lk_status fail_missing(struct lk_json *obj, const char *key)
             words[n++] = obj->items[i]->key;
     near = n ? lk_words_nearest(key, words, n) : NULL;
     return lk_fail(LK_EPARSE, "%s:%zu: %s: missing%s%s%s", obj->doc->name, obj->line,
-                   path_of(obj, key, path, sizeof path), near ? " (there is \"" : "",
+                   lk_json_path_(obj, key, path, sizeof path), near ? " (there is \"" : "",
                    near ? near : "", near ? "\")" : "");
 }
 

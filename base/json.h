@@ -1,5 +1,5 @@
 /*
- * Read and write JSON, by yajl. `//` and slash-star comments are read. A UTF-8 byte order mark
+ * Read and write JSON. `//` and slash-star comments are read. A UTF-8 byte order mark
  * is skipped. Every error names file, line and key path:
  * "cluster.json:14: collectives[3].bytes: expected a number, got a string".
  *
@@ -36,7 +36,7 @@ enum lk_json_type {
 struct lk_json; /* one value; belongs to its document */
 struct lk_json_doc;
 
-/* Read a file (gzip or plain). LK_EPARSE has file, line and yajl's text. Depth is at most 64. */
+/* Read a file (gzip or plain). LK_EPARSE has file, line and key. Depth is at most 64. */
 enum lk_status lk_json_load(const char *path, struct lk_json_doc **out);
 /* Parse text; `name` stands for the file in errors. */
 enum lk_status lk_json_parse(const char *name, const char *text, size_t size,

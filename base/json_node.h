@@ -1,6 +1,7 @@
 /*
  * Define a value of a JSON document and the arena that values lie in, which base/json.h hides. For
- * base/json*.c only: json_tree.c parses, json.c reads values, json_out.c writes.
+ * base/json*.c only: json_tree.c parses (texts and words: json_text.c), json.c reads values,
+ * json_out.c writes.
  */
 #ifndef LK_BASE_JSON_NODE_H
 #define LK_BASE_JSON_NODE_H
@@ -53,5 +54,16 @@ struct lk_json_doc {
 
 /* Return "an object", "a number", ... for messages. */
 const char *lk_json_type_text(enum lk_json_type t);
+/* Write the path of v, or of its member `key` (NULL: v itself), as "a.b[3].c" to buf, cut at the
+ * front when it is too long. Return its start. v may be NULL: the root. */
+const char *lk_json_path_(const struct lk_json *v, const char *key, char *buf, size_t size);
+
+/* ---- json_text.c ---- */
+
+/* Tell the type of a word; false: it is no JSON. */
+bool lk_json_word(const char *text, size_t n, enum lk_json_type *type);
+/* Write a text without its escapes, at most n bytes and a NUL, to out. Return what is wrong with
+ * it; NULL: nothing. pre: a quote is behind the text. */
+const char *lk_json_decode(const char *text, size_t n, char *out);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * Parse JSON to trees of values, and walk over one large array. Divisions: the arena that values
- * lie in, parsing with yajl, its events to values, documents and walks.
+ * lie in, values, tokens, documents and walks.
  */
 #include "base/json.h"
 
@@ -8,12 +8,13 @@
 #include "base/file.h"
 #include "base/gz.h"
 #include "base/json_node.h"
+#include "base/json_scan.h"
 
-#include <errno.h>
 #include <stdalign.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <yajl/yajl_parse.h>
 
 /* ---- Arena ---- */
 
@@ -80,173 +81,24 @@ void lk_json_free(struct lk_json_doc *doc)
     free(doc);
 }
 
-/* ---- Parsing with yajl: chunks, lines, errors ---- */
-
-enum { CHUNK_BYTES = 1 << 16 };
-
-static const yajl_callbacks callbacks; /* below: they make values of events */
-
-/* One parse. The caller sets name, the rest is zero. */
-struct parser {
-    const char *name;
-    yajl_handle yajl;           /* its callbacks get the parser */
-    const unsigned char *chunk; /* the bytes that yajl is parsing; borrowed */
-    size_t chunk_size;
-    size_t counted;    /* bytes of the chunk whose newlines are in `line` */
-    size_t line;       /* from 1 */
-    int depth;         /* arrays and objects that are open; the callbacks count it */
-    enum lk_status st; /* of the callback that stopped the parse */
-    bool located;      /* that callback's error text has file and line already */
-    bool begun;        /* the first chunk, where a byte order mark is skipped, is past */
-};
-/* Return the line, from 1, of the token that a callback is called for. Newlines are counted once,
- * in steps. */
-static size_t parser_line(struct parser *p)
-{
-    size_t at = yajl_get_bytes_consumed(p->yajl);
-
-    if (at > p->chunk_size)
-        at = p->chunk_size;
-    while (p->counted < at) {
-        const unsigned char *from = p->chunk + p->counted;
-        const unsigned char *newline = memchr(from, '\n', at - p->counted);
-
-        if (!newline) {
-            p->counted = at;
-            break;
-        }
-        p->line++;
-        p->counted += (size_t)(newline - from) + 1;
-    }
-    return p->line;
-}
-
-static enum lk_status parser_open(struct parser *p)
-{
-    p->line = 1;
-    p->yajl = yajl_alloc(&callbacks, NULL, p);
-    if (!p->yajl)
-        return lk_fail(LK_ENOMEM, "%s: cannot start yajl", p->name);
-    if (!yajl_config(p->yajl, yajl_allow_comments, 1))
-        return lk_fail(LK_EINTERNAL, "yajl knows no comments");
-    return LK_OK;
-}
-
-static void parser_close(struct parser *p)
-{
-    if (p->yajl)
-        yajl_free(p->yajl);
-}
-
-/* Turns yajl's answer into a status with file and line. */
-static enum lk_status parser_status(struct parser *p, yajl_status answer)
-{
-    unsigned char *text;
-    size_t line;
-
-    if (answer == yajl_status_ok)
-        return LK_OK;
-    line = parser_line(p);
-    if (answer == yajl_status_client_canceled && p->located)
-        return p->st;
-    if (answer == yajl_status_client_canceled)
-        return lk_fail_context(p->st, "%s:%zu", p->name, line);
-    text = yajl_get_error(p->yajl, 0, NULL, 0);
-    lk_fail(LK_EPARSE, "%s:%zu: %.*s", p->name, line, text ? (int)strcspn((char *)text, "\n") : 0,
-            text ? (char *)text : "");
-    if (text)
-        yajl_free_error(p->yajl, text);
-    return LK_EPARSE;
-}
-
-/* pre: the chunk stays until the next call. */
-static enum lk_status parser_feed(struct parser *p, const void *data, size_t size)
-{
-    static const char mark[] = "\xEF\xBB\xBF";
-    const char *text = data;
-    enum lk_status st;
-
-    if (!p->begun && size >= sizeof mark - 1 && !memcmp(text, mark, sizeof mark - 1)) {
-        text += sizeof mark - 1;
-        size -= sizeof mark - 1;
-    }
-    p->begun = true;
-    p->chunk = (const unsigned char *)text;
-    p->chunk_size = size;
-    p->counted = 0;
-    st = parser_status(p, yajl_parse(p->yajl, p->chunk, size));
-    if (st == LK_OK)
-        (void)parser_line(p);
-    return st;
-}
-
-static enum lk_status parser_finish(struct parser *p)
-{
-    p->chunk_size = 0;
-    p->counted = 0;
-    return parser_status(p, yajl_complete_parse(p->yajl));
-}
-
-/* The rest of an open file, chunk by chunk. */
-static enum lk_status feed_all(struct parser *p, gzFile f, char *chunk)
-{
-    int code;
-    int n;
-
-    while ((n = gzread(f, chunk, CHUNK_BYTES)) > 0)
-        LK_PASS(parser_feed(p, chunk, (size_t)n));
-    /* A gzip stream that ends too early gives what there is, and the error stays behind. */
-    (void)gzerror(f, &code);
-    if (code != Z_OK && code != Z_STREAM_END)
-        return lk_fail(LK_EIO, "%s:%zu: %s", p->name, p->line,
-                       code == Z_ERRNO       ? strerror(errno)
-                       : code == Z_BUF_ERROR ? "the gzip data end too early"
-                                             : "damaged gzip data");
-    return parser_finish(p);
-}
-
-/* Parse the file that p->name names (gzip or plain). */
-static enum lk_status parse_file(struct parser *p)
-{
-    enum lk_status st = LK_OK;
-    char *chunk = NULL;
-    gzFile f = NULL;
-
-    LK_TRY(lk_gz_open(p->name, &f));
-    LK_TRY(lk_alloc(&chunk, CHUNK_BYTES, 1));
-    LK_TRY(parser_open(p));
-    LK_TRY(feed_all(p, f, chunk));
-out:
-    parser_close(p);
-    free(chunk);
-    if (f)
-        (void)gzclose_r(f);
-    return st;
-}
-
-static enum lk_status parse_text(struct parser *p, const char *text, size_t size)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(parser_open(p));
-    LK_TRY(parser_feed(p, text, size));
-    LK_TRY(parser_finish(p));
-out:
-    parser_close(p);
-    return st;
-}
-
-/* ---- Events to values ---- */
+/* ---- Values ---- */
 
 /* Up to here comparing all pairs of keys is cheaper than sorting. */
 enum { SMALL_OBJECT = 16 };
 
+/* As much of a token stands in a message. */
+enum { SHOWN = 40 };
+
+/* What may come next. */
+enum expected { VALUE, VALUE_OR_CLOSE, KEY, KEY_OR_CLOSE, COLON, COMMA_OR_CLOSE, NOTHING };
+
 /*
- * Events to values. With a walk, the root and its one large array live outside the arena, and
+ * Makes values of tokens. With a walk, the root and its one large array live outside the arena, and
  * everything in the arena is given back once a hook has seen it.
  */
 struct builder {
-    struct parser parser; /* first: callbacks get its address */
+    struct lk_scan scan;
+    enum expected expected;
     struct lk_json_doc *doc;
     struct lk_json *open; /* the innermost container */
     const char *key;      /* of the next value */
@@ -257,24 +109,35 @@ struct builder {
     struct lk_json_wish *root_keys;
 };
 
-static enum lk_status located(struct builder *b, enum lk_status st)
+/* Fail for what is at the scanner: file, line, the key of the next value, and the text. */
+static enum lk_status fail_here(const struct builder *b, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static enum lk_status fail_here(const struct builder *b, const char *fmt, ...)
 {
-    if (st != LK_OK)
-        b->parser.located = true;
-    return st;
+    char text[256], path[256];
+    const char *where = lk_json_path_(b->open, b->key, path, sizeof path);
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vsnprintf(text, sizeof text, fmt, ap) < 0)
+        *text = '\0';
+    va_end(ap);
+    return lk_fail(LK_EPARSE, "%s:%zu: %s%s%s", b->doc->name, b->scan.line, where,
+                   *where ? ": " : "", text);
 }
 
-static enum lk_status copy_text(struct lk_arena *a, const char *text, size_t len, const char **out)
+/* Copy the text at the scanner, without its escapes. */
+static enum lk_status copy_text(const struct builder *b, struct lk_arena *a, const char **out)
 {
-    char *p;
+    const struct lk_slice *v = &b->scan.slice;
+    char *p = lk_arena_take(a, v->n + 1);
+    const char *wrong;
 
-    if (memchr(text, 0, len))
-        return lk_fail(LK_EPARSE, "a string contains a NUL character");
-    p = lk_arena_take(a, len + 1);
     if (!p)
         return LK_ENOMEM;
-    memcpy(p, text, len);
-    p[len] = '\0';
+    wrong = lk_json_decode(lk_scan_at(&b->scan, v), v->n, p);
+    if (wrong)
+        return fail_here(b, "%s", wrong);
     *out = p;
     return LK_OK;
 }
@@ -284,11 +147,8 @@ static void place(struct builder *b, struct lk_json *v, enum lk_json_type type)
 {
     struct lk_json *parent = b->open;
 
-    *v = (struct lk_json){.doc = b->doc,
-                          .parent = parent,
-                          .key = b->key,
-                          .line = parser_line(&b->parser),
-                          .type = type};
+    *v = (struct lk_json){
+        .doc = b->doc, .parent = parent, .key = b->key, .line = b->scan.line, .type = type};
     b->key = NULL;
     if (!parent)
         return;
@@ -321,15 +181,13 @@ static enum lk_status complete(struct builder *b, struct lk_json *v)
     if (!b->walk)
         return LK_OK;
     if (!v->parent)
-        return located(b,
-                       lk_json_error(v, "expected an object, got %s", lk_json_type_text(v->type)));
+        return lk_json_error(v, "expected an object, got %s", lk_json_type_text(v->type));
     if (v->parent == &b->array) {
-        LK_PASS(located(b, b->walk->item(b->walk_ctx, v)));
+        LK_PASS(b->walk->item(b->walk_ctx, v));
     } else if (v->parent == &b->root) {
         if (!strcmp(v->key, b->walk->array))
-            return located(
-                b, lk_json_error(v, "expected an array, got %s", lk_json_type_text(v->type)));
-        LK_PASS(located(b, b->walk->member(b->walk_ctx, v->key, v)));
+            return lk_json_error(v, "expected an array, got %s", lk_json_type_text(v->type));
+        LK_PASS(b->walk->member(b->walk_ctx, v->key, v));
     } else {
         return LK_OK;
     }
@@ -337,50 +195,73 @@ static enum lk_status complete(struct builder *b, struct lk_json *v)
     return LK_OK;
 }
 
-static enum lk_status build_scalar(struct builder *b, enum lk_json_type type, const char *text,
-                                   size_t len, bool boolean)
+static enum lk_status build_string(struct builder *b)
 {
-    struct lk_json *v = make(b, type);
+    const char *text = NULL;
+    struct lk_json *v;
 
+    LK_PASS(copy_text(b, &b->doc->arena, &text));
+    v = make(b, LK_JSON_STRING);
     if (!v)
         return LK_ENOMEM;
-    v->boolean = boolean;
-    if (text)
-        LK_PASS(copy_text(&b->doc->arena, text, len, &v->text));
+    v->text = text;
+    return complete(b, v);
+}
+
+static enum lk_status build_word(struct builder *b)
+{
+    const struct lk_slice *word = &b->scan.slice;
+    const char *text = lk_scan_at(&b->scan, word);
+    enum lk_json_type type;
+    struct lk_json *v;
+    char *copy;
+
+    if (!lk_json_word(text, word->n, &type))
+        return fail_here(b,
+                         "'%.*s' is no value: JSON has numbers, strings in double quotes, true, "
+                         "false and null",
+                         word->n < SHOWN ? (int)word->n : SHOWN, text);
+    v = make(b, type);
+    copy = v ? lk_arena_take(&b->doc->arena, word->n + 1) : NULL;
+    if (!copy)
+        return LK_ENOMEM;
+    memcpy(copy, text, word->n);
+    copy[word->n] = '\0';
+    v->boolean = *text == 't';
+    v->text = type == LK_JSON_NUMBER ? copy : NULL;
     return complete(b, v);
 }
 
 /* Keep a key of the root of a walk; a duplicate is an error, as find_duplicate's in other objects.
  */
-static enum lk_status root_key(struct builder *b, const char *text, size_t len)
+static enum lk_status root_key(struct builder *b)
 {
     struct lk_json_wish *k = lk_arena_take(&b->keys_arena, sizeof *k);
 
     if (!k)
         return LK_ENOMEM;
-    LK_PASS(copy_text(&b->keys_arena, text, len, &k->key));
+    LK_PASS(copy_text(b, &b->keys_arena, &k->key));
+    b->key = k->key;
     for (const struct lk_json_wish *other = b->root_keys; other; other = other->next)
         if (!strcmp(other->key, k->key))
-            return lk_fail(LK_EPARSE, "%s: duplicate key", k->key);
+            return fail_here(b, "duplicate key");
     k->next = b->root_keys;
     b->root_keys = k;
-    b->key = k->key;
     return LK_OK;
 }
 
-static enum lk_status build_key(struct builder *b, const char *text, size_t len)
+static enum lk_status build_key(struct builder *b)
 {
-    if (b->open == &b->root)
-        return root_key(b, text, len);
-    return copy_text(&b->doc->arena, text, len, &b->key);
+    return b->open == &b->root ? root_key(b) : copy_text(b, &b->doc->arena, &b->key);
 }
 
 static enum lk_status build_start(struct builder *b, enum lk_json_type type)
 {
     struct lk_json *v;
 
-    if (++b->parser.depth > LK_JSON_DEPTH_MAX)
-        return lk_fail(LK_EPARSE, "nested deeper than %d", LK_JSON_DEPTH_MAX);
+    if (b->scan.depth > LK_JSON_DEPTH_MAX)
+        return lk_fail(LK_EPARSE, "%s:%zu: nested deeper than %d", b->doc->name, b->scan.line,
+                       LK_JSON_DEPTH_MAX);
     if (b->walk && !b->open && type == LK_JSON_OBJECT) {
         v = &b->root;
         place(b, v, type);
@@ -437,7 +318,6 @@ static enum lk_status build_end(struct builder *b)
     struct lk_json *twice = NULL;
     size_t n = 0;
 
-    b->parser.depth--;
     b->open = v->parent;
     if (v == &b->root || v == &b->array)
         return LK_OK;
@@ -449,70 +329,98 @@ static enum lk_status build_end(struct builder *b)
     if (v->type == LK_JSON_OBJECT)
         LK_PASS(find_duplicate(v, &twice));
     if (twice)
-        return located(b, lk_json_error(twice, "duplicate key"));
+        return lk_json_error(twice, "duplicate key");
     return complete(b, v);
 }
 
-/* ---- yajl's callbacks ---- */
+/* ---- Tokens ---- */
 
-/* Keeps the status for the parser; false stops yajl. */
-static int after(struct builder *b, enum lk_status st)
+/* Say what was expected, and what came. */
+static enum lk_status fail_token(const struct builder *b, enum lk_scan_token token)
 {
-    b->parser.st = st;
-    return st == LK_OK;
+    static const char *const texts[] = {
+        [VALUE] = "a value",
+        [VALUE_OR_CLOSE] = "a value or ']'",
+        [KEY] = "a key in double quotes",
+        [KEY_OR_CLOSE] = "a key in double quotes or '}'",
+        [COLON] = "':' and a value",
+        [COMMA_OR_CLOSE] = "',' or ']'",
+        [NOTHING] = "nothing behind the value",
+    };
+    const char *expected = b->expected == COMMA_OR_CLOSE && b->open->type == LK_JSON_OBJECT
+                               ? "',' or '}'"
+                               : texts[b->expected];
+    const struct lk_slice *v = &b->scan.slice;
+
+    if (token == LK_SCAN_END)
+        return fail_here(b, "the text ends too early: expected %s", expected);
+    return fail_here(b, "expected %s, got %s%.*s%s", expected, token == LK_SCAN_TEXT ? "\"" : "'",
+                     v->n < SHOWN ? (int)v->n : SHOWN, lk_scan_at(&b->scan, v),
+                     token == LK_SCAN_TEXT ? "\"" : "'");
 }
 
-static int on_null(void *ctx)
+/* Take a token where it may be; else it is an error. */
+static enum lk_status take_token(struct builder *b, enum lk_scan_token token)
 {
-    return after(ctx, build_scalar(ctx, LK_JSON_NULL, NULL, 0, false));
+    const bool value = b->expected == VALUE || b->expected == VALUE_OR_CLOSE;
+    const bool close = b->expected == VALUE_OR_CLOSE || b->expected == KEY_OR_CLOSE ||
+                       b->expected == COMMA_OR_CLOSE;
+    const bool object = b->open && b->open->type == LK_JSON_OBJECT;
+
+    if (value && (token == LK_SCAN_OBJECT || token == LK_SCAN_ARRAY)) {
+        b->expected = token == LK_SCAN_OBJECT ? KEY_OR_CLOSE : VALUE_OR_CLOSE;
+        return build_start(b, token == LK_SCAN_OBJECT ? LK_JSON_OBJECT : LK_JSON_ARRAY);
+    }
+    if ((b->expected == KEY || b->expected == KEY_OR_CLOSE) && token == LK_SCAN_TEXT) {
+        b->expected = COLON;
+        return build_key(b);
+    }
+    if (b->expected == COLON && token == LK_SCAN_COLON) {
+        b->expected = VALUE;
+        return LK_OK;
+    }
+    if (b->expected == COMMA_OR_CLOSE && token == LK_SCAN_COMMA) {
+        b->expected = object ? KEY : VALUE;
+        return LK_OK;
+    }
+    if (close && token == LK_SCAN_CLOSE &&
+        *lk_scan_at(&b->scan, &b->scan.slice) == (object ? '}' : ']'))
+        LK_PASS(build_end(b));
+    else if (value && token == LK_SCAN_TEXT)
+        LK_PASS(build_string(b));
+    else if (value && token == LK_SCAN_WORD)
+        LK_PASS(build_word(b));
+    else
+        return fail_token(b, token);
+    b->expected = b->open ? COMMA_OR_CLOSE : NOTHING;
+    return LK_OK;
 }
 
-static int on_boolean(void *ctx, int value)
+/* The file has been read to where it ends, or is damaged. */
+static enum lk_status finish(struct builder *b)
 {
-    return after(ctx, build_scalar(ctx, LK_JSON_BOOL, NULL, 0, value != 0));
+    const char *damage = b->scan.gz ? lk_gz_damage(b->scan.gz) : NULL;
+
+    if (damage)
+        return lk_fail(LK_EIO, "%s:%zu: %s", b->doc->name, b->scan.line, damage);
+    LK_PASS(lk_scan_status(&b->scan));
+    if (b->expected != NOTHING)
+        return fail_token(b, LK_SCAN_END);
+    return b->scan.cut ? fail_here(b, "a comment or string behind the value has no end") : LK_OK;
 }
 
-static int on_number(void *ctx, const char *text, size_t len)
+static enum lk_status build(struct builder *b)
 {
-    return after(ctx, build_scalar(ctx, LK_JSON_NUMBER, text, len, false));
-}
+    enum lk_scan_token token;
 
-static int on_string(void *ctx, const unsigned char *text, size_t len)
-{
-    return after(ctx, build_scalar(ctx, LK_JSON_STRING, (const char *)text, len, false));
+    lk_scan_strict(&b->scan);
+    while ((token = lk_scan_next(&b->scan)) != LK_SCAN_END) {
+        if (b->scan.n_lost)
+            return fail_here(b, "a string of more than %d MiB", LK_SCAN_PINNED_MAX >> 20);
+        LK_PASS(take_token(b, token));
+    }
+    return finish(b);
 }
-
-static int on_key(void *ctx, const unsigned char *text, size_t len)
-{
-    return after(ctx, build_key(ctx, (const char *)text, len));
-}
-
-static int on_start_map(void *ctx)
-{
-    return after(ctx, build_start(ctx, LK_JSON_OBJECT));
-}
-
-static int on_start_array(void *ctx)
-{
-    return after(ctx, build_start(ctx, LK_JSON_ARRAY));
-}
-
-static int on_end(void *ctx)
-{
-    return after(ctx, build_end(ctx));
-}
-
-static const yajl_callbacks callbacks = {
-    .yajl_null = on_null,
-    .yajl_boolean = on_boolean,
-    .yajl_number = on_number,
-    .yajl_string = on_string,
-    .yajl_start_map = on_start_map,
-    .yajl_map_key = on_key,
-    .yajl_end_map = on_end,
-    .yajl_start_array = on_start_array,
-    .yajl_end_array = on_end,
-};
 
 /* ---- Documents and walks ---- */
 
@@ -521,12 +429,13 @@ enum lk_status lk_json_parse(const char *name, const char *text, size_t size,
 {
     enum lk_status st = LK_OK;
     struct lk_json_doc *doc = NULL;
-    struct builder b = {.parser = {.name = name}};
+    struct builder b = {0};
 
     LK_TRY(lk_alloc(&doc, 1, sizeof *doc));
     LK_TRY(lk_strdup(&doc->name, name));
     b.doc = doc;
-    LK_TRY(parse_text(&b.parser, text, size));
+    lk_scan_memory(&b.scan, text, size);
+    LK_TRY(build(&b));
     *out = doc;
     doc = NULL;
 out:
@@ -551,11 +460,13 @@ enum lk_status lk_json_walk(const char *path, const struct lk_json_walk *walk, v
 {
     enum lk_status st = LK_OK;
     struct lk_json_doc doc = {0};
-    struct builder b = {.parser = {.name = path}, .doc = &doc, .walk = walk, .walk_ctx = ctx};
+    struct builder b = {.doc = &doc, .walk = walk, .walk_ctx = ctx};
 
     LK_TRY(lk_strdup(&doc.name, path));
-    LK_TRY(parse_file(&b.parser));
+    LK_TRY(lk_scan_open(&b.scan, path));
+    LK_TRY(build(&b));
 out:
+    lk_scan_close(&b.scan);
     arena_fini(&b.keys_arena);
     arena_fini(&doc.arena);
     free(doc.name);

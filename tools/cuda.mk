@@ -74,7 +74,7 @@ $(BUILD)/dry/step_count: $(COUNT_OBJ) $(DRY_OBJ) $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,-z,muldefs -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(filter-out -lcudart%,$(LK_LIBS))
 
-# What runs on a GPU machine, and the same for one that has neither yajl, zlib nor check: built here, carried
+# What runs on a GPU machine, and the same for one that has neither zlib nor check: built here, carried
 # there in build/gpu.
 GPU_PROGRAMS := lockstep liblockstep_profile.so test_gpu bench/kernels_cuda bench/machine_cuda bench/overhead
 CARRY_ARCH   := $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)

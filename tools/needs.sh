@@ -4,7 +4,6 @@
 needs='
 cc|build|needed|program|gcc libc6-dev|C compiler
 zlib|build|needed|link zlib.h zlibVersion|zlib1g-dev|compressed traces
-yajl|build|needed|link yajl/yajl_parse.h yajl_alloc|libyajl-dev|JSON
 openblas|build|optional|link cblas.h openblas_get_config|libopenblas-dev|fast matrix products on the CPU
 check|check|needed|link check.h srunner_create|check|tests
 c++|check|optional|shim|g++|tests of CUDA kernels on the host
@@ -36,8 +35,6 @@ link_flags() {
     case $1:${STATIC:-0} in
     zlib:0) echo "-lz" ;;
     zlib:*) echo "-l:libz.a" ;;
-    yajl:0) echo "-lyajl" ;;
-    yajl:*) printf '%s\n' -l:libyajl_s.a -l:libyajl.a ;;
     openblas:*)
         echo "-lopenblas"
         for dir in /usr/include/x86_64-linux-gnu /usr/include/aarch64-linux-gnu; do

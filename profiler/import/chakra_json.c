@@ -3,8 +3,8 @@
 #include "profiler/import/chakra.h"
 
 #include "base/array.h"
+#include "base/json_scan.h"
 #include "profiler/import/chakra_impl.h"
-#include "profiler/import/json_scan.h"
 
 #include <string.h>
 

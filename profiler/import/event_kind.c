@@ -1,9 +1,9 @@
 #include "profiler/import/event_kind.h"
 
 #include "base/array.h"
+#include "base/json_scan.h"
 #include "facts/coll.h"
 #include "facts/range_names.h"
-#include "profiler/import/json_scan.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "profiler/import/flight_recorder_impl.h"
 
 #include "base/array.h"
-#include "profiler/import/json_scan.h"
+#include "base/json_scan.h"
 #include "profiler/import/torch_values.h"
 
 #include <string.h>

@@ -2,10 +2,10 @@
 #include "profiler/import/kineto.h"
 
 #include "base/array.h"
+#include "base/json_scan.h"
 #include "facts/bounds.h"
 #include "facts/coll.h"
 #include "profiler/import/event_kind.h"
-#include "profiler/import/json_scan.h"
 #include "profiler/import/torch_values.h"
 
 #include <stdlib.h>

@@ -2,11 +2,11 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/json_scan.h"
 #include "base/stats.h"
 #include "facts/bounds.h"
 #include "profiler/import/bench_impl.h"
 #include "profiler/import/format.h"
-#include "profiler/import/json_scan.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "profiler/import/torch_et.h"
 
 #include "base/array.h"
-#include "profiler/import/json_scan.h"
+#include "base/json_scan.h"
 #include "profiler/import/torch_values.h"
 
 #include <string.h>

@@ -55,28 +55,41 @@ static const struct {
     {"// first\n/* and\nso on */ {\"a\": /* in */ 1}\n", 0, NULL},
     {"{\"k\": \"\\u00e9\\n\\ud83d\\ude00\"}", 0, NULL},
     {"\"\xc3\xa9\"", 0, NULL},
-    {"", 0, "t:1: parse error: premature EOF"},
-    {"{\"a\": 1,\n\"b\":", 0, "t:2: parse error: premature EOF"},
-    {"{\"a\": [1, 2", 0, "t:1: parse error: premature EOF"},
-    {"{\"a\": \"x", 0, "t:1: parse error: premature EOF"},
-    {"{}\n\n{}", 0, "t:3: parse error: trailing garbage"},
-    {"{}\nx", 0, "t:2: "},
-    {"{\n\"a\": 1,\n}", 0, "t:3: parse error"},
-    {"[1,\n2,]", 0, "t:2: parse error"},
-    {"{\"a\": NaN}", 0, "t:1: lexical error"},
-    {"{\"a\":\nInfinity}", 0, "t:2: lexical error"},
-    {"{\"a\": 01}", 0, "t:1: "},
-    {"{\"a\": .5}", 0, "t:1: lexical error"},
-    {"{\"a\": +1}", 0, "t:1: lexical error"},
-    {"{'a': 1}", 0, "t:1: lexical error"},
-    {"{a: 1}", 0, "t:1: lexical error"},
-    {"\n\"\xff\"", 0, "t:2: lexical error: invalid bytes in UTF8"},
-    {"\"\xc3\"", 0, "t:1: lexical error: invalid bytes in UTF8"},
-    {"\"\xed\xa0\x80\"", 0, NULL}, /* yajl does not check surrogates */
-    {"\"a\nb\"", 0, "t:"},
-    {"\"\\x\"", 0, "t:1: lexical error"},
-    {"{\"a\": 1\0}", 9, "t:1: lexical error"},
-    {"{\"a\":\n\"x\\u0000\"}", 0, "t:2: a string contains a NUL character"},
+    {"", 0, "t:1: the text ends too early: expected a value"},
+    {"{\"a\": 1,\n\"b\":", 0, "t:2: b: the text ends too early: expected a value"},
+    {"{\"a\": [1, 2", 0, "t:1: a: the text ends too early: expected ',' or ']'"},
+    {"{\"a\": \"x", 0, "t:1: a: the text ends too early: expected a value"},
+    {"{}\n\n{}", 0, "t:3: expected nothing behind the value, got '{'"},
+    {"{}\n\"x", 0, "t:2: a comment or string behind the value has no end"},
+    {"{} /* on\n", 0, "t:2: a comment or string behind the value has no end"},
+    {"{}\nx", 0, "t:2: expected nothing behind the value, got 'x'"},
+    {"{\"a\": /", 0, "t:1: a: '/' is no value"},
+    {"{\"a\" 1}", 0, "t:1: a: expected ':' and a value, got '1'"},
+    {"{\"a\": 1 \"b\"}", 0, "t:1: expected ',' or '}', got \"b\""},
+    {"[1, {}}", 0, "t:1: expected ',' or ']', got '}'"},
+    {"{\n\"a\": 1,\n}", 0, "t:3: expected a key in double quotes, got '}'"},
+    {"[1,\n2,]", 0, "t:2: expected a value, got ']'"},
+    {"{\"a\": NaN}", 0, "t:1: a: 'NaN' is no value: JSON has numbers,"},
+    {"{\"a\":\nInfinity}", 0, "t:2: a: 'Infinity' is no value"},
+    {"{\"a\": 01}", 0, "t:1: a: '01' is no value"},
+    {"{\"a\": -}", 0, "t:1: a: '-' is no value"},
+    {"{\"a\": 1.}", 0, "t:1: a: '1.' is no value"},
+    {"{\"a\": 1e+}", 0, "t:1: a: '1e+' is no value"},
+    {"{\"a\": 1e5x}", 0, "t:1: a: '1e5x' is no value"},
+    {"[-0, 0.5E-3, 10, 1e+5]", 0, NULL},
+    {"{\"a\": .5}", 0, "t:1: a: '.5' is no value"},
+    {"{\"a\": +1}", 0, "t:1: a: '+1' is no value"},
+    {"{'a': 1}", 0, "t:1: expected a key in double quotes or '}', got ''a''"},
+    {"{a: 1}", 0, "t:1: expected a key in double quotes or '}', got 'a'"},
+    {"\n\"\xff\"", 0, "t:2: a string has bytes that are no UTF-8"},
+    {"\"\xc3\"", 0, "t:1: a string has bytes that are no UTF-8"},
+    {"\"\xed\xa0\x80\"", 0, "t:1: a string has bytes that are no UTF-8"}, /* half a pair */
+    {"\"a\nb\"", 0, "t:1: a string has a control character or a line's end in it"},
+    {"\"\\u00g0\"", 0, "t:1: a string has an escape"},
+    {"\"\\u00e\"", 0, "t:1: a string has an escape"},
+    {"\"\\x\"", 0, "t:1: a string has an escape that JSON does not know"},
+    {"{\"a\": 1\0}", 9, "t:1: a: '1' is no value"},
+    {"{\"a\":\n\"x\\u0000\"}", 0, "t:2: a: a string contains a NUL character"},
     {"{\"a\\u0000\": 1}", 0, "t:1: a string contains a NUL character"},
     {"{\"a\": 1,\n \"b\": 2,\n \"a\": 3}", 0, "t:3: a: duplicate key"},
     {"{\"p\": [{}, {\"q\": {\"x\": 1,\n\"x\": 1}}]}", 0, "t:2: p[1].q.x: duplicate key"},
@@ -168,6 +181,22 @@ START_TEST(values_are_read)
     ck_assert_int_eq(lk_json_end(v), LK_OK);
     ck_assert_int_eq(lk_json_end(o), LK_OK);
     ck_assert_int_eq(lk_json_type(o), LK_JSON_OBJECT);
+    lk_json_free(doc);
+}
+END_TEST
+
+/* All escapes; halves of a pair of surrogates mean nothing alone. */
+START_TEST(escapes_are_read)
+{
+    struct lk_json_doc *doc =
+        parse("\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\\u00E9\\u20ac\\ud83d\\ude00"
+              "\\ud83dx\\ude00\\ud83d\\u0041\"");
+    const char *text = NULL;
+
+    ck_assert_int_eq(lk_json_as_text(lk_json_root(doc), &text), LK_OK);
+    ck_assert_str_eq(text, "\"\\/\b\f\n\r\tA\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"
+                           "\xef\xbf\xbdx\xef\xbf\xbd\xef\xbf\xbd"
+                           "A");
     lk_json_free(doc);
 }
 END_TEST
@@ -490,7 +519,7 @@ static const struct {
     {"\"text\"", ":1: expected an object, got a string", 0, 0, ""},
     {"{\"a\": {\"x\": 1},\n\"refuse\": 1}", ":2: refuse: refused", 0, 0, "a "},
     {"{\"rows\": [7]}", ":1: rows[0]: expected an object, got a number", 0, 0, ""},
-    {"{\"rows\": [{\"n\": 1}", ":1: parse error: premature EOF", 1, 1, ""},
+    {"{\"rows\": [{\"n\": 1}", ":1: rows: the text ends too early: expected ',' or ']'", 1, 1, ""},
 };
 
 START_TEST(walks_give_items_and_members)
@@ -517,6 +546,7 @@ SUITE(json, t)
     tcase_add_test(t, many_keys_and_one_twice);
     tcase_add_test(t, depth_is_limited);
     tcase_add_test(t, values_are_read);
+    tcase_add_test(t, escapes_are_read);
     tcase_add_test(t, integers_are_exact);
     tcase_add_loop_test(t, decimals_are_exact, 0, (int)LK_COUNT(fixed));
     tcase_add_loop_test(t, unsigned_integers, 0, (int)LK_COUNT(uints));

@@ -83,7 +83,7 @@ static const struct damage damages[] = {
     {KIND_JOB, "\"name\": \"tiny\"", "\"name\": \"tiny\", \"name\": \"two\"", NULL, "name"},
     {KIND_JOB, "\"name\": \"tiny\",", "", "{\n  \"schema\"", "name: missing"},
     {KIND_JOB, "\"name\": \"tiny\"", "\"nmae\": \"tiny\"", "{\n  \"schema\"", "name: missing (there is \"nmae\")"},
-    {KIND_JOB, "\"name\": \"tiny\"", "\"name\": \"t\xFFny\"", NULL, "invalid bytes in UTF8"},
+    {KIND_JOB, "\"name\": \"tiny\"", "\"name\": \"t\xFFny\"", NULL, "name: a string has bytes that are no UTF-8"},
     {KIND_JOB, "\"name\": \"tiny\"", "\"name\": tiny", NULL, ""},
     {KIND_JOB, "\"name\": \"tiny\"", "\"name\": null", NULL, "name: expected a string, got null"},
     {KIND_JOB, "\"prefetch_depth\": 2", "\"prefetch\": 2", NULL, "prefetch: unknown key"},

@@ -272,7 +272,7 @@ static const struct {
      ":3: algbw is 40 GB/s"},
     {"# size count type redop root cputime algbw busbw #wrong\n", {0}, LK_EPARSE, "CPU times"},
     {"#  Rank  1 Group  0 Pid 1 on host-a device  0 [0x10] X\n", {0}, LK_EPARSE, ":1: a rank line"},
-    {"{\"args\": [", {0}, LK_EPARSE, "premature EOF"},
+    {"{\"args\": [", {0}, LK_EPARSE, "args: the text ends too early"},
     {"{\"args\": []}", {0}, LK_EPARSE, "config"},
 };
 

@@ -9,20 +9,17 @@
 /* A header with the right name in another package has none of the library's functions. */
 START_TEST(header_alone_is_no_library)
 {
-    static const char *const headers[] = {"zlib.h", "yajl/yajl_parse.h"};
-    static const char *const packages[] = {"zlib1g-dev", "libyajl-dev"};
     struct shell_result r =
-        shell_run("mkdir -p %s/yajl && : > %s/%s && C_INCLUDE_PATH=%s LOCKSTEP_NO_INSTALL=1 "
-                  "tools/setup build 2>&1",
-                  scratch_dir, scratch_dir, headers[_i], scratch_dir);
+        shell_run(": > %s/zlib.h && C_INCLUDE_PATH=%s LOCKSTEP_NO_INSTALL=1 tools/setup build 2>&1",
+                  scratch_dir, scratch_dir);
 
     ck_assert_int_eq(r.code, 1);
-    ck_assert_msg(strstr(r.text, packages[_i]) != NULL, "%s", r.text);
+    ck_assert_msg(strstr(r.text, "zlib1g-dev") != NULL, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, "install these yourself"));
     r = shell_run("C_INCLUDE_PATH=%s tools/probe %s/probe.mk 2>&1", scratch_dir, scratch_dir);
     ck_assert_int_eq(r.code, 1);
     ck_assert_ptr_nonnull(strstr(r.text, "cannot build without"));
-    ck_assert_msg(strstr(r.text, packages[_i]) != NULL, "%s", r.text);
+    ck_assert_msg(strstr(r.text, "zlib1g-dev") != NULL, "%s", r.text);
 }
 END_TEST
 
@@ -74,7 +71,7 @@ END_TEST
 SUITE(setup, c)
 {
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
-    tcase_add_loop_test(c, header_alone_is_no_library, 0, 2);
+    tcase_add_test(c, header_alone_is_no_library);
     tcase_add_test(c, optional_things_do_not_stop);
     tcase_add_test(c, probe_follows_what_it_searched);
 }

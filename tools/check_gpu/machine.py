@@ -111,7 +111,7 @@ def build(c):
         c.run("make", "-C", ROOT, "-j", jobs, f"BUILD={c.build}", "gpu-programs")
     except Failed as e:
         c.built = False
-        raise Failed(f"{e} (too slow: make gpu-programs first; no yajl, zlib or check here: make gpu-bundle elsewhere, then --from)")
+        raise Failed(f"{e} (too slow: make gpu-programs first; no zlib or check here: make gpu-bundle elsewhere, then --from)")
     return {}, "for this GPU"
 
 

@@ -1,8 +1,8 @@
 /*
- * A lexer of JSON for files of gigabytes that other programs wrote, plain or gzipped: a window of
- * the file is in memory, values are slices of it. It is lenient where writers are sloppy: commas
- * and colons are blanks, bare words (NaN, ncclFloat32) are words, bytes that are no UTF-8 pass. A
- * file that ends too early ends as one that was closed, and says so.
+ * A lexer of JSON for files of gigabytes, plain or gzipped: a window of the file is in memory,
+ * values are slices of it. With files that other programs wrote it is lenient where writers are
+ * sloppy: commas and colons are blanks, bare words (NaN, ncclFloat32) are words, bytes that are no
+ * UTF-8 pass. A file that ends too early ends as one that was closed, and says so.
  *
  *     while (lk_scan_next(s) == LK_SCAN_OBJECT) {      an array of objects
  *         lk_scan_pin(s);                              slices stay valid until unpinned
@@ -11,10 +11,10 @@
  *     }
  *     LK_PASS(lk_scan_status(s));
  *
- * base/json.h reads our own files, strictly, into trees.
+ * base/json.h reads our own files with it, strictly, into trees.
  */
-#ifndef LK_PROFILER_IMPORT_JSON_SCAN_H
-#define LK_PROFILER_IMPORT_JSON_SCAN_H
+#ifndef LK_BASE_JSON_SCAN_H
+#define LK_BASE_JSON_SCAN_H
 
 #include "base/status.h"
 
@@ -28,7 +28,9 @@ enum lk_scan_token {
     LK_SCAN_ARRAY,
     LK_SCAN_CLOSE, /* of an object or array */
     LK_SCAN_TEXT,  /* the slice has no quotes */
-    LK_SCAN_WORD   /* a number, true, false, null, or any bare word */
+    LK_SCAN_WORD,  /* a number, true, false, null, or any bare word */
+    LK_SCAN_COMMA, /* these two of a strict scanner alone */
+    LK_SCAN_COLON
 };
 
 /* A place in the window, counted from the pin. */
@@ -48,6 +50,8 @@ struct lk_scan {
     size_t size, at, end, pin;
     bool pinned, overflown; /* overflown: the pinned object was too large */
     bool eof;
+    const unsigned char *classes; /* of bytes outside of texts */
+    size_t line;                  /* of the last token, from 1; of a strict scanner alone */
     int64_t depth;
     uint64_t bytes;      /* read so far, unpacked */
     uint64_t file_bytes; /* of the file as it is; 0: not known */
@@ -55,13 +59,18 @@ struct lk_scan {
     size_t n_lost; /* how often the window's content was given up */
     bool cut;      /* the file ended inside a value */
     enum lk_status status;
-    struct lk_slice slice; /* of the last text or word */
+    struct lk_slice slice; /* of the last token */
 };
 
 /* Open a file. path is borrowed. LK_EIO. Close in any case. */
 enum lk_status lk_scan_open(struct lk_scan *s, const char *path);
 /* Scan a text in memory, which is borrowed; slices count from its start. */
 void lk_scan_memory(struct lk_scan *s, const char *text, size_t n);
+/* Make a scanner strict, before its first token: commas and colons are tokens, `//` and slash-star
+ * comments are blanks (one without an end: `cut`), a byte order mark is passed over, lines are
+ * counted. What follows what, and what words and texts hold, is left to whoever calls lk_scan_next;
+ * the functions that read whole values are for lenient scanners. */
+void lk_scan_strict(struct lk_scan *s);
 void lk_scan_close(struct lk_scan *s); /* safe on a zeroed one */
 /* Return why the file could not be read to its end: LK_EIO; a cut file is none. */
 enum lk_status lk_scan_status(const struct lk_scan *s);

@@ -1,5 +1,5 @@
-/* The lexer of other programs' JSON: exact numbers, values across windows. */
-#include "profiler/import/json_scan.h"
+/* The lexer of JSON: exact numbers, values across windows. */
+#include "base/json_scan.h"
 
 #include "base/array.h"
 #include "tests/rigs/must.h"

@@ -1,4 +1,4 @@
-#include "profiler/import/json_scan.h"
+#include "base/json_scan.h"
 
 #include "base/array.h"
 #include "base/gz.h"
@@ -12,37 +12,18 @@ enum { WINDOW = 1 << 20 };
 
 /* ---- The window ---- */
 
-enum lk_status lk_scan_open(struct lk_scan *s, const char *path)
-{
-    struct stat info;
-    gzFile gz;
+/* Bytes outside of texts are of these classes. */
+enum { BARE, BLANK, OPEN, CLOSE, QUOTE, LINE, MARK, SLASH };
+#define BRACKETS ['{'] = OPEN, ['['] = OPEN, ['}'] = CLOSE, [']'] = CLOSE, ['"'] = QUOTE
 
-    *s = (struct lk_scan){.path = path, .size = WINDOW};
-    LK_PASS(lk_alloc(&s->buf, s->size, 1));
-    LK_PASS(lk_gz_open(path, &gz));
-    s->gz = gz;
-    s->file_bytes = stat(path, &info) ? 0 : (uint64_t)info.st_size;
-    return LK_OK;
-}
-
-void lk_scan_memory(struct lk_scan *s, const char *text, size_t n)
-{
-    *s = (struct lk_scan){.buf = (unsigned char *)text, .size = n, .end = n, .eof = true};
-}
-
-void lk_scan_close(struct lk_scan *s)
-{
-    if (s->gz)
-        (void)gzclose_r(s->gz);
-    if (s->path)
-        free(s->buf);
-    *s = (struct lk_scan){0};
-}
-
-enum lk_status lk_scan_status(const struct lk_scan *s)
-{
-    return s->status;
-}
+static const unsigned char lenient[256] = {
+    BRACKETS,       [' '] = BLANK, ['\t'] = BLANK, ['\n'] = BLANK,
+    ['\r'] = BLANK, [','] = BLANK, [':'] = BLANK,  [0] = BLANK,
+};
+static const unsigned char strict[256] = {
+    BRACKETS,       [' '] = BLANK,  ['\t'] = BLANK, ['\n'] = LINE, ['\r'] = BLANK,
+    ['\v'] = BLANK, ['\f'] = BLANK, [','] = MARK,   [':'] = MARK,  ['/'] = SLASH,
+};
 
 /* Forget what lies before the pin, or before the last token. */
 static void compact(struct lk_scan *s, size_t keep)
@@ -100,14 +81,57 @@ static bool refill(struct lk_scan *s, size_t token)
     return n > 0;
 }
 
-/* ---- Tokens ---- */
+/* ---- Files and texts ---- */
 
-/* Bytes outside of texts are of these classes. */
-enum { BARE, BLANK, OPEN, CLOSE, QUOTE };
-static const unsigned char classes[256] = {
-    [' '] = BLANK, ['\t'] = BLANK, ['\n'] = BLANK, ['\r'] = BLANK, [','] = BLANK, [':'] = BLANK,
-    ['{'] = OPEN,  ['['] = OPEN,   ['}'] = CLOSE,  [']'] = CLOSE,  ['"'] = QUOTE, [0] = BLANK,
-};
+enum lk_status lk_scan_open(struct lk_scan *s, const char *path)
+{
+    struct stat info;
+    gzFile gz;
+
+    *s = (struct lk_scan){.path = path, .size = WINDOW, .classes = lenient, .line = 1};
+    LK_PASS(lk_alloc(&s->buf, s->size, 1));
+    LK_PASS(lk_gz_open(path, &gz));
+    s->gz = gz;
+    s->file_bytes = stat(path, &info) ? 0 : (uint64_t)info.st_size;
+    return LK_OK;
+}
+
+void lk_scan_memory(struct lk_scan *s, const char *text, size_t n)
+{
+    *s = (struct lk_scan){.buf = (unsigned char *)text,
+                          .size = n,
+                          .end = n,
+                          .eof = true,
+                          .classes = lenient,
+                          .line = 1};
+}
+
+void lk_scan_strict(struct lk_scan *s)
+{
+    static const unsigned char mark[] = {0xEF, 0xBB, 0xBF};
+
+    s->classes = strict;
+    if (s->end == 0)
+        (void)refill(s, 0);
+    if (s->end >= sizeof mark && !memcmp(s->buf, mark, sizeof mark))
+        s->at = sizeof mark;
+}
+
+void lk_scan_close(struct lk_scan *s)
+{
+    if (s->gz)
+        (void)gzclose_r(s->gz);
+    if (s->path)
+        free(s->buf);
+    *s = (struct lk_scan){0};
+}
+
+enum lk_status lk_scan_status(const struct lk_scan *s)
+{
+    return s->status;
+}
+
+/* ---- Tokens ---- */
 
 static size_t base_of(const struct lk_scan *s)
 {
@@ -165,7 +189,7 @@ static bool read_word(struct lk_scan *s)
     size_t first = s->at, scanned, lost;
 
     for (;;) {
-        while (s->at < s->end && classes[s->buf[s->at]] == BARE)
+        while (s->at < s->end && s->classes[s->buf[s->at]] == BARE)
             s->at++;
         if (s->at < s->end || s->eof)
             break;
@@ -189,32 +213,84 @@ static enum lk_scan_token at_end(struct lk_scan *s)
     return LK_SCAN_END;
 }
 
+/* Pass over a comment; s->at is at its slash. False: it is none, or has no end. */
+static bool skip_comment(struct lk_scan *s)
+{
+    unsigned char last = 0, kind;
+
+    if (s->end - s->at < 2 && !refill(s, s->at))
+        return false;
+    kind = s->buf[s->at + 1];
+    if (kind != '/' && kind != '*')
+        return false;
+    s->at += 2;
+    for (; s->at < s->end || refill(s, s->at); s->at++) {
+        const unsigned char c = s->buf[s->at];
+
+        if (kind == '/' && c == '\n') /* which counts outside */
+            return true;
+        s->line += c == '\n';
+        if (kind == '*' && last == '*' && c == '/') {
+            s->at++;
+            return true;
+        }
+        last = c;
+    }
+    s->cut = s->cut || kind == '*';
+    return true;
+}
+
+/* Take the byte at s->at, which is the token. */
+static enum lk_scan_token take_byte(struct lk_scan *s, enum lk_scan_token token)
+{
+    s->slice = (struct lk_slice){s->at - base_of(s), 1, token, false};
+    s->at++;
+    return token;
+}
+
+/* Pass over blanks, comments and lines; false: the file ends. */
+static bool skip_blanks(struct lk_scan *s)
+{
+    for (;;) {
+        while (s->at < s->end && s->classes[s->buf[s->at]] == BLANK)
+            s->at++;
+        if (s->at == s->end) {
+            if (!refill(s, s->at))
+                return false;
+        } else if (s->classes[s->buf[s->at]] == LINE) {
+            s->line++;
+            s->at++;
+        } else if (s->classes[s->buf[s->at]] != SLASH || !skip_comment(s)) {
+            return true;
+        }
+    }
+}
+
 enum lk_scan_token lk_scan_next(struct lk_scan *s)
 {
     bool escaped;
     unsigned char c;
 
-    for (;;) {
-        while (s->at < s->end && classes[s->buf[s->at]] == BLANK)
-            s->at++;
-        if (s->at < s->end)
-            break;
-        if (!refill(s, s->at))
-            return at_end(s);
-    }
+    if (!skip_blanks(s))
+        return at_end(s);
     c = s->buf[s->at];
-    switch (classes[c]) {
+    switch (s->classes[c]) {
     case OPEN:
-        s->at++;
         s->depth++;
-        return c == '{' ? LK_SCAN_OBJECT : LK_SCAN_ARRAY;
+        return take_byte(s, c == '{' ? LK_SCAN_OBJECT : LK_SCAN_ARRAY);
     case CLOSE:
-        s->at++;
         s->depth -= s->depth > 0;
-        return LK_SCAN_CLOSE;
+        return take_byte(s, LK_SCAN_CLOSE);
+    case MARK:
+        return take_byte(s, c == ',' ? LK_SCAN_COMMA : LK_SCAN_COLON);
+    case SLASH: /* alone */
+        return take_byte(s, LK_SCAN_WORD);
     case QUOTE:
         s->at++;
-        return read_text(s, &escaped) ? LK_SCAN_TEXT : at_end(s);
+        if (read_text(s, &escaped))
+            return LK_SCAN_TEXT;
+        s->cut = true;
+        return LK_SCAN_END;
     default:
         return read_word(s) ? LK_SCAN_WORD : at_end(s);
     }
@@ -226,7 +302,7 @@ static bool skip_to(struct lk_scan *s, int64_t depth)
     bool escaped;
 
     while (s->depth > depth) {
-        while (s->at < s->end && classes[s->buf[s->at]] <= BLANK)
+        while (s->at < s->end && lenient[s->buf[s->at]] <= BLANK)
             s->at++;
         if (s->at == s->end) {
             if (!refill(s, s->at)) {
@@ -235,7 +311,7 @@ static bool skip_to(struct lk_scan *s, int64_t depth)
             }
             continue;
         }
-        switch (classes[s->buf[s->at++]]) {
+        switch (lenient[s->buf[s->at++]]) {
         case OPEN:
             s->depth++;
             break;
