@@ -12,7 +12,7 @@ enum lk_status lk_communication_names(const struct lk_events *e, const char *pat
     return LK_OK;
 }
 
-bool lk_event_is_communication(const struct lk_event *x, const bool *names)
+bool lk_event_is_communication(const struct lk_import_event *x, const bool *names)
 {
     return x->kind == LK_EVENT_KERNEL && (x->detail || names[x->name]);
 }
@@ -22,7 +22,7 @@ static enum lk_status collect(const struct lk_events *e, int64_t device,
                               struct lk_uses *uses, struct lk_breakdown *out)
 {
     for (size_t i = 0; i < e->n_events; i++) {
-        const struct lk_event *x = &e->events[i];
+        const struct lk_import_event *x = &e->events[i];
         bool linked;
         enum lk_use use = LK_USE_MEMORY;
 

@@ -20,7 +20,7 @@ struct lk_convention {
 enum lk_status lk_communication_names(const struct lk_events *e, const char *patterns, bool **out);
 /* Tell whether an event is a kernel of communication: one of such a name, or of which the source
  * says what it reduces. */
-bool lk_event_is_communication(const struct lk_event *x, const bool *names);
+bool lk_event_is_communication(const struct lk_import_event *x, const bool *names);
 /* Break down the events of one GPU, which are sorted; device: its number, or -1 for all. All 0
  * without events. */
 enum lk_status lk_breakdown(const struct lk_events *e, int64_t device,

@@ -132,7 +132,7 @@ static enum lk_status read_gradient(struct lk_et_graph *g, struct lk_et_node *no
                                     const struct lk_pb_field *io)
 {
     static const char accumulate[] = "torch::autograd::AccumulateGrad";
-    struct lk_event_collective c = {0};
+    struct lk_event_detail c = {0};
     struct lk_pb p = lk_pb_of(io->bytes, io->n);
     struct lk_pb_field f;
 

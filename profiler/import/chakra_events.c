@@ -51,7 +51,7 @@ static const struct lk_et_node *last_dep(const struct giver *v, const struct lk_
 static enum lk_status add_launch(struct giver *v, const struct lk_et_node *node, uint64_t link)
 {
     const struct lk_et_node *from = last_dep(v, node, v->host);
-    struct lk_event x = {.kind = LK_EVENT_LAUNCH, .link = link, .lane = v->host_lane};
+    struct lk_import_event x = {.kind = LK_EVENT_LAUNCH, .link = link, .lane = v->host_lane};
 
     if (v->host) {
         if (!from)
@@ -81,7 +81,7 @@ static const char *function_of(const struct giver *v, const struct lk_et_node *n
 /* Add what is known of a collective. */
 static enum lk_status add_detail(struct giver *v, const struct lk_et_node *node, uint32_t *out)
 {
-    struct lk_event_collective c = {.group = node->group, .dtype = LK_U8, .dtype_known = true};
+    struct lk_event_detail c = {.group = node->group, .dtype = LK_U8, .dtype_known = true};
     uint64_t bytes = node->bytes;
     const char *function = function_of(v, node);
 
@@ -121,12 +121,12 @@ static enum lk_status add_pass(struct giver *v, const struct lk_et_node *node)
         [LK_CHAKRA_BACKWARD] = LK_EVENT_BACKWARD,
         [LK_CHAKRA_OPTIMIZER] = LK_EVENT_OPTIMIZER,
         [LK_CHAKRA_INPUT] = LK_EVENT_INPUT};
-    const struct lk_event x = {.kind = (uint8_t)kinds[node->phase],
-                               .lane = v->host_lane,
-                               .name = node->name,
-                               .start_ns = node->start_ns,
-                               .end_ns = node->phase == LK_CHAKRA_INPUT ? node->end_ns
-                                                                        : node->end_ns - 1};
+    const struct lk_import_event x = {.kind = (uint8_t)kinds[node->phase],
+                                      .lane = v->host_lane,
+                                      .name = node->name,
+                                      .start_ns = node->start_ns,
+                                      .end_ns = node->phase == LK_CHAKRA_INPUT ? node->end_ns
+                                                                               : node->end_ns - 1};
 
     if (!kinds[node->phase] || node->end_ns == node->start_ns)
         return LK_OK;
@@ -137,12 +137,12 @@ static enum lk_status add_pass(struct giver *v, const struct lk_et_node *node)
 
 static enum lk_status add_on_gpu(struct giver *v, const struct lk_et_node *node, uint64_t link)
 {
-    struct lk_event x = {.kind = (uint8_t)kind_on_gpu(v, node),
-                         .lane = node->lane,
-                         .name = node->name,
-                         .start_ns = node->start_ns,
-                         .end_ns = node->end_ns,
-                         .link = link};
+    struct lk_import_event x = {.kind = (uint8_t)kind_on_gpu(v, node),
+                                .lane = node->lane,
+                                .name = node->name,
+                                .start_ns = node->start_ns,
+                                .end_ns = node->end_ns,
+                                .link = link};
 
     if (!v->host && !lk_et_is_comm(node))
         LK_PASS(add_pass(v, node));
@@ -192,11 +192,11 @@ static enum lk_status add_on_host(struct giver *v, const struct lk_et_node *node
 {
     const char *name = lk_events_text(v->e, node->name);
     int64_t inner = v->inner_ns ? v->inner_ns[index] : 0;
-    struct lk_event x = {.lane = node->lane,
-                         .name = node->name,
-                         .detail = node->detail,
-                         .start_ns = node->start_ns,
-                         .end_ns = inner > node->end_ns ? inner : node->end_ns};
+    struct lk_import_event x = {.lane = node->lane,
+                                .name = node->name,
+                                .detail = node->detail,
+                                .start_ns = node->start_ns,
+                                .end_ns = inner > node->end_ns ? inner : node->end_ns};
     enum lk_event_kind kind;
 
     if (lk_event_kind_of_call(name, strlen(name), &kind) && kind == LK_EVENT_SYNC) {
@@ -218,7 +218,7 @@ static enum lk_status add_on_host(struct giver *v, const struct lk_et_node *node
 
 static int by_start(const void *a, const void *b)
 {
-    const struct lk_event *x = a, *y = b;
+    const struct lk_import_event *x = a, *y = b;
 
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
@@ -227,7 +227,7 @@ static int by_start(const void *a, const void *b)
 static enum lk_status add_steps(struct giver *v)
 {
     enum lk_status st = LK_OK;
-    struct lk_event *steps = NULL;
+    struct lk_import_event *steps = NULL;
     size_t capacity = 0;
 
     for (size_t i = 0; i < v->g->n; i++) {
@@ -239,20 +239,21 @@ static enum lk_status add_steps(struct giver *v)
             kind != LK_EVENT_STEP)
             continue;
         LK_TRY(lk_array_grow(&steps, &capacity, v->n_steps + 1, sizeof *steps));
-        steps[v->n_steps++] = (struct lk_event){.kind = LK_EVENT_STEP,
-                                                .lane = node->lane,
-                                                .name = node->name,
-                                                .start_ns = node->start_ns,
-                                                .end_ns = v->end_ns,
-                                                .detail = lk_event_step_number(name, strlen(name))};
+        steps[v->n_steps++] =
+            (struct lk_import_event){.kind = LK_EVENT_STEP,
+                                     .lane = node->lane,
+                                     .name = node->name,
+                                     .start_ns = node->start_ns,
+                                     .end_ns = v->end_ns,
+                                     .detail = lk_event_step_number(name, strlen(name))};
     }
     if (v->n_steps)
         qsort(steps, v->n_steps, sizeof *steps, by_start);
     else
-        LK_TRY(lk_events_add(v->e, &(struct lk_event){.kind = LK_EVENT_STEP,
-                                                      .lane = v->host_lane,
-                                                      .start_ns = v->start_ns,
-                                                      .end_ns = v->end_ns}));
+        LK_TRY(lk_events_add(v->e, &(struct lk_import_event){.kind = LK_EVENT_STEP,
+                                                             .lane = v->host_lane,
+                                                             .start_ns = v->start_ns,
+                                                             .end_ns = v->end_ns}));
     for (size_t i = 0; i < v->n_steps; i++) {
         if (i + 1 < v->n_steps)
             steps[i].end_ns = steps[i + 1].start_ns;

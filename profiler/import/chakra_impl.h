@@ -39,7 +39,7 @@ struct lk_et_node {
     size_t first_dep; /* in the graph's deps: data dependencies, then control ones */
     uint32_t n_data, n_ctrl;
     uint32_t name, group; /* of the events; group 0: not said */
-    uint32_t detail;      /* a gradient's, as struct lk_event has it */
+    uint32_t detail;      /* a gradient's, as struct lk_import_event has it */
     uint32_t lane;        /* of the events */
     uint8_t type, phase;  /* enum lk_chakra_type, lk_chakra_phase */
     uint8_t dtype;        /* enum lk_dtype, if dtype_known */

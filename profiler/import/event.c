@@ -143,8 +143,7 @@ enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thre
     return LK_OK;
 }
 
-enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_collective *c,
-                                uint32_t *out)
+enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_detail *c, uint32_t *out)
 {
     LK_PASS(lk_array_grow(&e->details, &e->details_capacity, e->n_details + 1, sizeof *e->details));
     e->details[e->n_details] = *c;
@@ -166,7 +165,7 @@ enum lk_status lk_events_group(struct lk_events *e, uint32_t name, const int *ra
     return LK_OK;
 }
 
-static enum lk_status add_launch(struct lk_events *e, const struct lk_event *event)
+static enum lk_status add_launch(struct lk_events *e, const struct lk_import_event *event)
 {
     int64_t length = event->end_ns - event->start_ns;
 
@@ -180,7 +179,7 @@ static enum lk_status add_launch(struct lk_events *e, const struct lk_event *eve
     return LK_OK;
 }
 
-enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event)
+enum lk_status lk_events_add(struct lk_events *e, const struct lk_import_event *event)
 {
     if (event->kind == LK_EVENT_LAUNCH)
         return event->link ? add_launch(e, event) : LK_OK;
@@ -205,7 +204,7 @@ enum lk_status lk_events_note(struct lk_events *e, const char *fmt, ...)
 
 static int by_start(const void *a, const void *b)
 {
-    const struct lk_event *x = a, *y = b;
+    const struct lk_import_event *x = a, *y = b;
 
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
@@ -235,7 +234,8 @@ void lk_events_sort(struct lk_events *e)
         qsort(e->launches, e->n_launches, sizeof *e->launches, by_link);
 }
 
-const struct lk_launch *lk_events_launch(const struct lk_events *e, const struct lk_event *event)
+const struct lk_launch *lk_events_launch(const struct lk_events *e,
+                                         const struct lk_import_event *event)
 {
     const struct lk_launch key = {.link = event->link};
 

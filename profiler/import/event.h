@@ -32,7 +32,7 @@ enum lk_event_kind {
                          */
 };
 
-struct lk_event {
+struct lk_import_event {
     int64_t start_ns, end_ns;
     uint64_t link;   /* the same for a launch and the work that it put on a GPU; 0: none */
     uint64_t bytes;  /* of copies and memsets */
@@ -74,7 +74,7 @@ enum lk_collective_state {
  * function, where it has one, is LK_GRADIENT_SIZE. */
 #define LK_GRADIENT_SIZE "gradient"
 
-struct lk_event_collective {
+struct lk_event_detail {
     uint32_t function; /* name, as NCCL's: all_reduce */
     uint32_t group;    /* name of the process group; 0: not known */
     uint32_t ranks;    /* of the group; 0: not known */
@@ -120,13 +120,13 @@ struct lk_source {
 void lk_source_fini(struct lk_source *s); /* zeroes it; safe on a zeroed one */
 
 struct lk_events {
-    struct lk_event *events;
+    struct lk_import_event *events;
     size_t n_events, events_capacity;
     struct lk_launch *launches; /* by link once lk_events_sort was called */
     size_t n_launches, launches_capacity;
     struct lk_lane *lanes;
     size_t n_lanes, lanes_capacity;
-    struct lk_event_collective *details;
+    struct lk_event_detail *details;
     size_t n_details, details_capacity;
     struct lk_event_group *groups;
     size_t n_groups, groups_capacity;
@@ -160,12 +160,12 @@ enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thre
                               uint32_t *out);
 /* Append a detail; *out is its index plus one. More elements than LK_TENSOR_ELEMS_MAX count as not
  * known. */
-enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_collective *c,
+enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_detail *c,
                                 uint32_t *out);
 /* Append a group; its ranks are copied. */
 enum lk_status lk_events_group(struct lk_events *e, uint32_t name, const int *ranks, size_t n);
 /* Append an event; a LAUNCH becomes a struct lk_launch if it has a link. */
-enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event);
+enum lk_status lk_events_add(struct lk_events *e, const struct lk_import_event *event);
 /* Append a note for the user, a sentence without the file's name. */
 enum lk_status lk_events_note(struct lk_events *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -174,6 +174,7 @@ void lk_events_keep_window(struct lk_events *e);
 /* Sort events by start and launches by link, when all are there. */
 void lk_events_sort(struct lk_events *e);
 /* Return the launch of an event, or NULL: it is not in the trace. pre: sorted. */
-const struct lk_launch *lk_events_launch(const struct lk_events *e, const struct lk_event *event);
+const struct lk_launch *lk_events_launch(const struct lk_events *e,
+                                         const struct lk_import_event *event);
 
 #endif

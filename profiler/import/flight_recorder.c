@@ -139,7 +139,7 @@ static void note_lost(struct flight *f, int64_t record)
 
 static enum lk_status set_detail(struct lk_events *e, const struct flight_entry *x, uint32_t *out)
 {
-    struct lk_event_collective c = {.state = state_of(x->state)};
+    struct lk_event_detail c = {.state = state_of(x->state)};
 
     LK_PASS(set_function(e, x->name, &c.function));
     if (x->group.n || x->description.n)
@@ -153,7 +153,7 @@ static enum lk_status set_detail(struct lk_events *e, const struct flight_entry 
 
 enum lk_status lk_flight_entry_(struct flight *f, const struct flight_entry *x)
 {
-    struct lk_event event = {.kind = LK_EVENT_ENQUEUE, .lane = f->lane};
+    struct lk_import_event event = {.kind = LK_EVENT_ENQUEUE, .lane = f->lane};
 
     f->out->source.n_read++;
     if (x->wrong || !x->name.n || x->created_ns <= 0 || x->created_ns > INT64_MAX / 2 ||

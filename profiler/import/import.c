@@ -122,7 +122,7 @@ static enum lk_status add_file(const char *path, struct lk_import *out)
 }
 
 /* Add a rank of the last file: what its GPU did, and its trace unless its file has no steps. */
-static enum lk_status add_rank(struct lk_events *e, const struct lk_rank_options *options,
+static enum lk_status add_rank(struct lk_events *e, const struct lk_import_rank_options *options,
                                struct lk_import *out)
 {
     struct lk_convention all = {.patterns = options->patterns}, linked = all;
@@ -143,7 +143,7 @@ static enum lk_status add_rank(struct lk_events *e, const struct lk_rank_options
     lk_events_keep_window(e);
     LK_PASS(lk_breakdown(e, options->device, &all, &row->all));
     LK_PASS(lk_breakdown(e, options->device, &linked, &row->linked));
-    st = lk_rank_trace(e, options, &out->traces[out->n - 1]);
+    st = lk_import_trace(e, options, &out->traces[out->n - 1]);
     if (st == LK_EEVIDENCE && !out->no_steps)
         return lk_strdup(&out->no_steps, lk_error_text());
     return st == LK_EEVIDENCE ? LK_OK : st;
@@ -198,7 +198,7 @@ static enum lk_status read_sizes(char *const *files, size_t n, const char *of,
 
 /* Add the ranks of a file, one for each of its GPUs. at, n_files: its place among the files. */
 static enum lk_status add_ranks(struct lk_events *e, size_t at, size_t n_files,
-                                struct lk_rank_options *options, struct lk_import *out)
+                                struct lk_import_rank_options *options, struct lk_import *out)
 {
     enum lk_status st = LK_OK;
     int64_t *devices = NULL;
@@ -225,16 +225,16 @@ static enum lk_status read_file(char *const *files, size_t n_all, const char *pa
                                 struct lk_step_phase *phase, struct lk_import *out)
 {
     const struct lk_format *format = NULL;
-    struct lk_rank_options options = {.patterns = o->patterns,
-                                      .source = path,
-                                      .rank = lk_file_rank(path),
-                                      .world_size = o->world_size,
-                                      .local_batch = o->local_batch,
-                                      .nodes = o->nodes,
-                                      .steps_by_gpu = o->steps_by_gpu,
-                                      .drop_last = o->drop_last,
-                                      .phase = phase,
-                                      .device = -1};
+    struct lk_import_rank_options options = {.patterns = o->patterns,
+                                             .source = path,
+                                             .rank = lk_file_rank(path),
+                                             .world_size = o->world_size,
+                                             .local_batch = o->local_batch,
+                                             .nodes = o->nodes,
+                                             .steps_by_gpu = o->steps_by_gpu,
+                                             .drop_last = o->drop_last,
+                                             .phase = phase,
+                                             .device = -1};
     struct lk_events e = {0}, sizes = {0};
     enum lk_status st = LK_OK;
 

@@ -105,7 +105,7 @@ static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
                                  const struct arguments *a, const char *function, size_t n,
                                  uint32_t *out)
 {
-    struct lk_event_collective c = {0};
+    struct lk_event_detail c = {0};
     uint64_t in = a->in_elements > 0 ? (uint64_t)a->in_elements : 0;
     uint64_t sent = a->out_elements > 0 ? (uint64_t)a->out_elements : 0;
 
@@ -130,7 +130,7 @@ static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
 static enum lk_status add_gradient(struct reader *r, const struct lk_scan *s,
                                    const struct arguments *a, uint32_t *out)
 {
-    struct lk_event_collective c = {0};
+    struct lk_event_detail c = {0};
 
     if (!a->dims.n || !a->dtype.n)
         return LK_OK;
@@ -191,7 +191,7 @@ static bool kind_of(const struct lk_events *e, enum category category, const cha
 }
 
 static enum lk_status set_lane(struct reader *r, const struct fields *f, const struct arguments *a,
-                               struct lk_event *e)
+                               struct lk_import_event *e)
 {
     const struct lk_scan *s = &r->s;
     bool gpu = e->kind <= LK_EVENT_MEMSET;
@@ -205,7 +205,7 @@ static enum lk_status set_lane(struct reader *r, const struct fields *f, const s
 }
 
 /* Take an event of interest, whose times are there. */
-static enum lk_status take(struct reader *r, const struct fields *f, struct lk_event *e)
+static enum lk_status take(struct reader *r, const struct fields *f, struct lk_import_event *e)
 {
     const char *name = lk_scan_at(&r->s, &f->name);
     struct arguments a;
@@ -236,7 +236,7 @@ static enum lk_status take(struct reader *r, const struct fields *f, struct lk_e
 /* Take or leave the event at the scanner, whose object is open. */
 static enum lk_status read_event(struct reader *r, bool *more)
 {
-    struct lk_event e = {0};
+    struct lk_import_event e = {0};
     enum lk_event_kind kind;
     struct fields f = {0};
     int64_t duration = 0;

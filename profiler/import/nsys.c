@@ -106,7 +106,7 @@ static enum lk_status text_of(const struct reader *r, struct sqlite3_stmt *s, in
 }
 
 /* Take the columns start, end; false for an event that makes no sense. */
-static bool take_times(const struct reader *r, struct sqlite3_stmt *s, struct lk_event *e)
+static bool take_times(const struct reader *r, struct sqlite3_stmt *s, struct lk_import_event *e)
 {
     bool good;
 
@@ -122,7 +122,7 @@ static bool take_times(const struct reader *r, struct sqlite3_stmt *s, struct lk
  * direction. */
 static enum lk_status take_work(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
 {
-    struct lk_event e = {.kind = (uint8_t)kind};
+    struct lk_import_event e = {.kind = (uint8_t)kind};
     int64_t process = r->call.column_int64(s, 2);
 
     if (!take_times(r, s, &e))
@@ -146,7 +146,7 @@ static enum lk_status take_work(struct reader *r, struct sqlite3_stmt *s, enum l
 /* Columns: start, end, globalTid, correlationId, name. */
 static enum lk_status take_call(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
 {
-    struct lk_event e = {0};
+    struct lk_import_event e = {0};
     int64_t thread = r->call.column_int64(s, 2);
     const char *name = (const char *)r->call.column_text(s, 4);
 
@@ -203,8 +203,8 @@ static uint64_t message_bytes(const struct reader *r, struct sqlite3_stmt *s, in
 /* Columns: start, end, globalTid, text, payload. NCCL's own range of a collective has its size. */
 static enum lk_status take_nccl(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
 {
-    struct lk_event e = {.kind = LK_EVENT_COLLECTIVE};
-    struct lk_event_collective c = {.elements = message_bytes(r, s, 4), .dtype = LK_U8};
+    struct lk_import_event e = {.kind = LK_EVENT_COLLECTIVE};
+    struct lk_event_detail c = {.elements = message_bytes(r, s, 4), .dtype = LK_U8};
     const char *name = (const char *)r->call.column_text(s, 3), *function;
     int64_t thread = r->call.column_int64(s, 2);
 
@@ -223,7 +223,7 @@ static enum lk_status take_nccl(struct reader *r, struct sqlite3_stmt *s, enum l
 /* Columns: start, end, globalTid, text. */
 static enum lk_status take_range(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
 {
-    struct lk_event e = {0};
+    struct lk_import_event e = {0};
     int64_t thread = r->call.column_int64(s, 2);
     const char *name = (const char *)r->call.column_text(s, 3);
 

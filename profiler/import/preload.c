@@ -160,11 +160,11 @@ static enum lk_status read_groups(struct reader *r)
 static const char *const functions[] = {LK_PROBE_FUNCTION_LIST(LK_WORD_NAME)};
 
 static enum lk_status take_collective(struct reader *r, const struct lk_probe_record *p,
-                                      uint8_t state, struct lk_event *x)
+                                      uint8_t state, struct lk_import_event *x)
 {
     const char *function = p->function < LK_COUNT(functions) ? functions[p->function] : "";
-    struct lk_event_collective c = {.elements = p->flags & LK_PROBE_SEEN ? 0 : p->count,
-                                    .state = state};
+    struct lk_event_detail c = {.elements = p->flags & LK_PROBE_SEEN ? 0 : p->count,
+                                .state = state};
     struct lk_probe_group g;
 
     LK_PASS(lk_events_name(r->out, function, strlen(function), &c.function));
@@ -196,7 +196,7 @@ static bool is_of_nccl(const struct reader *r, const struct lk_probe_record *p)
  * how long it took is not known.
  */
 static enum lk_status take_call(struct reader *r, const struct lk_probe_record *p,
-                                struct lk_event *x)
+                                struct lk_import_event *x)
 {
     struct lk_preload_time *t = lk_preload_times_of(&r->times, p->link);
     const bool timed = t && t->seen_ns;
@@ -219,7 +219,7 @@ static enum lk_status take_call(struct reader *r, const struct lk_probe_record *
 /* Take a collective's work on a GPU with what its call says. *whole: this is the record that has
  * all of it. */
 static enum lk_status take_work(struct reader *r, const struct lk_probe_record *p,
-                                struct lk_event *x, bool *whole)
+                                struct lk_import_event *x, bool *whole)
 {
     const struct lk_preload_time *t = lk_preload_times_of(&r->times, p->link);
 
@@ -257,7 +257,8 @@ static bool is_sound(const struct lk_probe_record *p)
 
 /* Take a range, if its name tells a kind: "ProfilerStep#", the number beside it, or the same in a
  * domain of NVTX, "domain/ProfilerStep#". */
-static bool take_range(const struct reader *r, const struct lk_probe_record *p, struct lk_event *x)
+static bool take_range(const struct reader *r, const struct lk_probe_record *p,
+                       struct lk_import_event *x)
 {
     enum lk_event_kind kind;
     const char *slash, *text;
@@ -279,7 +280,7 @@ static bool take_range(const struct reader *r, const struct lk_probe_record *p, 
 
 static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
 {
-    struct lk_event x = {.start_ns = p->start_ns, .end_ns = p->end_ns, .link = p->link};
+    struct lk_import_event x = {.start_ns = p->start_ns, .end_ns = p->end_ns, .link = p->link};
     bool whole = true;
 
     if (!is_sound(p)) {

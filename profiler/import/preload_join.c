@@ -11,7 +11,7 @@ struct item {
     uint32_t lane;
     bool is_call;
     int64_t at_ns;
-    struct lk_event *event;
+    struct lk_import_event *event;
 };
 
 struct items {
@@ -30,12 +30,12 @@ static int item_order(const void *a, const void *b)
     return x->is_call - y->is_call;
 }
 
-static bool is_of_plugin(const struct lk_event *x)
+static bool is_of_plugin(const struct lk_import_event *x)
 {
     return x->link & LK_PROBE_LINK_OF_NCCL;
 }
 
-static bool is_kernel_of_nccl(const struct lk_events *e, const struct lk_event *x)
+static bool is_kernel_of_nccl(const struct lk_events *e, const struct lk_import_event *x)
 {
     return x->kind == LK_EVENT_KERNEL && !is_of_plugin(x) &&
            strstr(lk_events_text(e, x->name), "nccl");
@@ -47,7 +47,7 @@ static enum lk_status list_items(const struct lk_events *e, struct items *out, b
     *kernels = false;
     LK_PASS(lk_alloc(&out->at, e->n_events + 1, sizeof *out->at));
     for (size_t i = 0; i < e->n_events; i++) {
-        struct lk_event *x = &e->events[i];
+        struct lk_import_event *x = &e->events[i];
         const struct lk_launch *launch;
 
         if (x->kind == LK_EVENT_ENQUEUE && x->detail && is_of_plugin(x))
@@ -66,17 +66,17 @@ static enum lk_status list_items(const struct lk_events *e, struct items *out, b
 
 /* Give a kernel what its n calls say. Of several, the elements are those of all where they do the
  * same; else they are not known. */
-static enum lk_status describe(struct lk_events *e, struct lk_event *kernel,
+static enum lk_status describe(struct lk_events *e, struct lk_import_event *kernel,
                                const struct item *calls, size_t n)
 {
-    struct lk_event_collective all = e->details[calls[0].event->detail - 1];
+    struct lk_event_detail all = e->details[calls[0].event->detail - 1];
 
     if (n == 1) {
         kernel->detail = calls[0].event->detail;
         return LK_OK;
     }
     for (size_t i = 1; i < n; i++) {
-        const struct lk_event_collective *c = &e->details[calls[i].event->detail - 1];
+        const struct lk_event_detail *c = &e->details[calls[i].event->detail - 1];
 
         if (c->function != all.function || c->group != all.group || c->dtype != all.dtype ||
             c->dtype_known != all.dtype_known || !c->elements || !all.elements ||
@@ -110,7 +110,7 @@ static void drop_plugins(struct lk_events *e)
     size_t n = 0;
 
     for (size_t i = 0; i < e->n_events; i++) {
-        const struct lk_event *x = &e->events[i];
+        const struct lk_import_event *x = &e->events[i];
 
         if (x->kind != LK_EVENT_KERNEL || !is_of_plugin(x) || x->end_ns < e->window_start_ns ||
             x->start_ns > e->window_end_ns)

@@ -23,7 +23,7 @@ struct lk_step_phase {
     uint64_t every, at;
 };
 
-struct lk_rank_options {
+struct lk_import_rank_options {
     const char *patterns; /* of communication kernels: profiler/import/breakdown.h */
     const char *source;   /* file, for the trace and for messages; borrowed */
     int nodes;            /* of the job; 0: not known, taken as 1 */
@@ -38,7 +38,7 @@ struct lk_rank_options {
 };
 
 /* Make a trace of sorted events. LK_EEVIDENCE: the events have no step. */
-enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *o,
-                             struct lk_trace *out);
+enum lk_status lk_import_trace(struct lk_events *e, const struct lk_import_rank_options *o,
+                               struct lk_trace *out);
 
 #endif

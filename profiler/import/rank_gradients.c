@@ -18,10 +18,10 @@
 
 struct gradients {
     struct ready *at; /* by step and pass */
-    struct lk_event_collective *sizes;
+    struct lk_event_detail *sizes;
     size_t n, capacity, sizes_capacity;
-    size_t of_pass;                            /* of each pass; 0: they differ, or are not known */
-    const struct lk_event_collective **others; /* sizes in the rank's other file, of a pass */
+    size_t of_pass;                        /* of each pass; 0: they differ, or are not known */
+    const struct lk_event_detail **others; /* sizes in the rank's other file, of a pass */
     size_t n_others;
 };
 
@@ -30,32 +30,34 @@ struct gradients {
 /* A gradient can be used when what the host did for it is done: autograd's function around x, if
  * there is one, copies it into its bucket. On a GPU, when the work launched until then has ended.
  */
-static int64_t ready_at(const struct maker *m, const struct lk_event *around,
-                        const struct lk_event *x)
+static int64_t ready_at(const struct trace_builder *tb, const struct lk_import_event *around,
+                        const struct lk_import_event *x)
 {
     int64_t host = around && around->end_ns > x->end_ns ? around->end_ns : x->end_ns;
 
-    return m->device >= 0 ? lk_rank_done_before_(m, host) : host;
+    return tb->device >= 0 ? lk_import_done_before_(tb, host) : host;
 }
 
-static enum lk_status add_gradient(const struct maker *m, const struct lk_event *around,
-                                   const struct lk_event *x, struct gradients *g)
+static enum lk_status add_gradient(const struct trace_builder *tb,
+                                   const struct lk_import_event *around,
+                                   const struct lk_import_event *x, struct gradients *g)
 {
-    struct ready r = {.step = lk_rank_step_at_(m, x->start_ns), .at_ns = ready_at(m, around, x)};
+    struct ready r = {.step = lk_import_step_at_(tb, x->start_ns),
+                      .at_ns = ready_at(tb, around, x)};
     const struct ready *last = g->n ? &g->at[g->n - 1] : NULL;
 
     if (r.step == SIZE_MAX ||
-        lk_rank_phase_at_(m, r.step, x->start_ns, &r.pass) != LK_SPAN_BACKWARD)
+        lk_import_phase_at_(tb, r.step, x->start_ns, &r.pass) != LK_SPAN_BACKWARD)
         return LK_OK;
     r.index = last && last->step == r.step && last->pass == r.pass ? last->index + 1 : 0;
     LK_PASS(lk_array_grow(&g->at, &g->capacity, g->n + 1, sizeof *g->at));
     LK_PASS(lk_array_grow(&g->sizes, &g->sizes_capacity, g->n + 1, sizeof *g->sizes));
     if (x->detail)
-        g->sizes[g->n] = m->e->details[x->detail - 1];
+        g->sizes[g->n] = tb->e->details[x->detail - 1];
     else if (r.index < g->n_others)
         g->sizes[g->n] = *g->others[r.index];
     else /* not known: then no pass counts */
-        g->sizes[g->n] = (struct lk_event_collective){0};
+        g->sizes[g->n] = (struct lk_event_detail){0};
     g->at[g->n++] = r;
     return LK_OK;
 }
@@ -73,7 +75,7 @@ static void compare_passes(struct gradients *g)
     if (last > n && g->n - last + 1 != n)
         g->n = last - 1;
     for (size_t i = 0; i < g->n; i++) {
-        const struct lk_event_collective *a = &g->sizes[i], *b = &g->sizes[g->at[i].index];
+        const struct lk_event_detail *a = &g->sizes[i], *b = &g->sizes[g->at[i].index];
 
         if (!a->elements || !a->dtype_known || g->at[i].index >= n || i % n != g->at[i].index ||
             a->elements != b->elements || a->dtype != b->dtype)
@@ -99,21 +101,21 @@ static size_t count_of_pass(const struct gradients *g)
     return !first ? n : n <= first ? first : 0;
 }
 
-static enum lk_status find_gradients(const struct maker *m, struct gradients *g)
+static enum lk_status find_gradients(const struct trace_builder *tb, struct gradients *g)
 {
     enum lk_status st = LK_OK;
-    const struct lk_event **around = NULL;
+    const struct lk_import_event **around = NULL;
 
-    LK_TRY(lk_alloc(&around, m->e->n_lanes + 1, sizeof(struct lk_event *)));
-    for (size_t i = 0; i < m->e->n_events; i++) { /* by start */
-        const struct lk_event *x = &m->e->events[i];
+    LK_TRY(lk_alloc(&around, tb->e->n_lanes + 1, sizeof(struct lk_import_event *)));
+    for (size_t i = 0; i < tb->e->n_events; i++) { /* by start */
+        const struct lk_import_event *x = &tb->e->events[i];
 
-        if (!lk_rank_of_host_(m, x))
+        if (!lk_import_of_host_(tb, x))
             continue;
         if (x->kind == LK_EVENT_BACKWARD)
             around[x->lane] = x;
         if (x->kind == LK_EVENT_GRADIENT)
-            LK_TRY(add_gradient(m, around[x->lane], x, g));
+            LK_TRY(add_gradient(tb, around[x->lane], x, g));
     }
     compare_passes(g);
 out:
@@ -124,15 +126,15 @@ out:
 /* ---- Buckets ---- */
 
 /* Return true if the size of every bucket is known, and there is one. */
-static bool sizes_known(const struct maker *m)
+static bool sizes_known(const struct trace_builder *tb)
 {
-    for (size_t i = 0; i < m->n_buckets; i++)
-        if (!m->buckets[i].elements || !m->buckets[i].dtype_known)
+    for (size_t i = 0; i < tb->n_buckets; i++)
+        if (!tb->buckets[i].elements || !tb->buckets[i].dtype_known)
             return false;
-    return m->n_buckets > 0;
+    return tb->n_buckets > 0;
 }
 
-static uint64_t bytes_of(const struct lk_event_collective *c)
+static uint64_t bytes_of(const struct lk_event_detail *c)
 {
     return c->elements * lk_dtype_bytes(c->dtype);
 }
@@ -141,31 +143,31 @@ static uint64_t bytes_of(const struct lk_event_collective *c)
  * Set limits with which DDP makes the recorded buckets: PyTorch's, or the size of the smallest
  * bucket that was closed: one is closed when it has reached its limit, the last is what is left.
  */
-static void set_limits(const struct maker *m, bool known, struct lk_run_info *i)
+static void set_limits(const struct trace_builder *tb, bool known, struct lk_run_info *i)
 {
     i->first_bytes = LK_BUCKET_FIRST_BYTES;
     i->cap_bytes = LK_BUCKET_CAP_BYTES;
-    for (size_t b = 0; b + 1 < m->n_buckets && known; b++) {
+    for (size_t b = 0; b + 1 < tb->n_buckets && known; b++) {
         uint64_t *limit = b ? &i->cap_bytes : &i->first_bytes;
 
-        if (bytes_of(&m->buckets[b]) < *limit)
-            *limit = bytes_of(&m->buckets[b]);
+        if (bytes_of(&tb->buckets[b]) < *limit)
+            *limit = bytes_of(&tb->buckets[b]);
     }
 }
 
 /* Return true for one rank that reduces nothing: what DDP would reduce are its gradients. A rank of
  * several without all-reduces of gradients is of another kind of job, e.g. a sharded one. */
-static bool alone(const struct maker *m)
+static bool alone(const struct trace_builder *tb)
 {
-    for (size_t i = 0; i < m->n_work; i++)
-        if (m->work[i].phase == LK_SPAN_COLLECTIVE)
+    for (size_t i = 0; i < tb->n_work; i++)
+        if (tb->work[i].phase == LK_SPAN_COLLECTIVE)
             return false;
-    return m->t.info.world_size == 1;
+    return tb->t.info.world_size == 1;
 }
 
 /* Tell whether DDP makes the recorded buckets of the gradients, but for one (SIZE_MAX: none). */
-static enum lk_status make_buckets(const struct maker *m, const struct gradients *g, size_t but,
-                                   bool *out)
+static enum lk_status make_buckets(const struct trace_builder *tb, const struct gradients *g,
+                                   size_t but, bool *out)
 {
     enum lk_status st = LK_OK;
     struct lk_bucket_plan plan = {0};
@@ -181,10 +183,11 @@ static enum lk_status make_buckets(const struct maker *m, const struct gradients
         order[n] = n;
         n++;
     }
-    LK_TRY(lk_bucket_rebuilt(tensors, n, order, m->t.info.first_bytes, m->t.info.cap_bytes, &plan));
-    *out = plan.n_buckets == m->n_buckets;
-    for (size_t b = 0; b < m->n_buckets && *out; b++)
-        *out = !m->buckets[b].elements || plan.bytes[b] == bytes_of(&m->buckets[b]);
+    LK_TRY(
+        lk_bucket_rebuilt(tensors, n, order, tb->t.info.first_bytes, tb->t.info.cap_bytes, &plan));
+    *out = plan.n_buckets == tb->n_buckets;
+    for (size_t b = 0; b < tb->n_buckets && *out; b++)
+        *out = !tb->buckets[b].elements || plan.bytes[b] == bytes_of(&tb->buckets[b]);
 out:
     lk_bucket_plan_fini(&plan);
     free(tensors);
@@ -211,19 +214,19 @@ static void leave_out(struct gradients *g, size_t but)
  * Tell whether DDP makes the recorded buckets of the gradients. One may be left out: autograd also
  * gives a gradient to an input that requires one, which DDP does not reduce.
  */
-static enum lk_status fit_buckets(const struct maker *m, struct gradients *g, bool *out)
+static enum lk_status fit_buckets(const struct trace_builder *tb, struct gradients *g, bool *out)
 {
     uint64_t all = 0, reduced = 0;
 
-    LK_PASS(make_buckets(m, g, SIZE_MAX, out));
+    LK_PASS(make_buckets(tb, g, SIZE_MAX, out));
     for (size_t i = 0; i < g->of_pass; i++)
         all += g->sizes[i].elements;
-    for (size_t b = 0; b < m->n_buckets; b++)
-        reduced += m->buckets[b].elements;
+    for (size_t b = 0; b < tb->n_buckets; b++)
+        reduced += tb->buckets[b].elements;
     for (size_t i = g->of_pass; i-- > 0 && g->of_pass > 1 && !*out;) {
         if (reduced >= all || g->sizes[i].elements != all - reduced)
             continue;
-        LK_PASS(make_buckets(m, g, i, out));
+        LK_PASS(make_buckets(tb, g, i, out));
         if (*out)
             leave_out(g, i);
     }
@@ -233,31 +236,31 @@ static enum lk_status fit_buckets(const struct maker *m, struct gradients *g, bo
 /* ---- The description ---- */
 
 /* Return the backward of a pass, or NULL. */
-static const struct pass *backward_of(const struct maker *m, const struct ready *r)
+static const struct pass *backward_of(const struct trace_builder *tb, const struct ready *r)
 {
-    size_t i = 0, end = m->passes.n;
+    size_t i = 0, end = tb->passes.n;
 
     while (i < end) { /* passes are by start, so by step */
         size_t mid = (i + end) / 2;
 
-        if (m->passes.at[mid].step < r->step)
+        if (tb->passes.at[mid].step < r->step)
             i = mid + 1;
         else
             end = mid;
     }
-    for (; i < m->passes.n && m->passes.at[i].step == r->step; i++)
-        if (m->passes.at[i].phase == LK_SPAN_BACKWARD && m->passes.at[i].pass == r->pass)
-            return &m->passes.at[i];
+    for (; i < tb->passes.n && tb->passes.at[i].step == r->step; i++)
+        if (tb->passes.at[i].phase == LK_SPAN_BACKWARD && tb->passes.at[i].pass == r->pass)
+            return &tb->passes.at[i];
     return NULL;
 }
 
 /* Describe n tensors by their sizes, in the order in which they are ready, and mark when each was
  * ready in the backwards. */
-static enum lk_status add_tensors(struct maker *m, const struct lk_event_collective *sizes,
+static enum lk_status add_tensors(struct trace_builder *tb, const struct lk_event_detail *sizes,
                                   size_t n, const char *name, const struct ready *ready,
                                   size_t n_ready)
 {
-    struct lk_run_info *info = &m->t.info;
+    struct lk_run_info *info = &tb->t.info;
 
     LK_PASS(lk_alloc(&info->tensors, n, sizeof *info->tensors));
     for (; info->n_tensors < n; info->n_tensors++) {
@@ -268,44 +271,44 @@ static enum lk_status add_tensors(struct maker *m, const struct lk_event_collect
         LK_PASS(lk_asprintf(&t->name, "%s %zu", name, k));
     }
     for (size_t i = 0; i < n_ready; i++) {
-        const struct pass *p = backward_of(m, &ready[i]);
+        const struct pass *p = backward_of(tb, &ready[i]);
         int64_t at = ready[i].at_ns;
 
         if (!p)
             continue;
         at = at < p->start_ns ? p->start_ns : at > p->end_ns ? p->end_ns : at;
-        LK_PASS(lk_rank_add_span_(m, LK_RANK_COMPUTE,
-                                  (struct lk_span){.kind = LK_SPAN_GRADIENT,
-                                                   .step = m->steps.at[ready[i].step].number,
-                                                   .index = (int32_t)(n - 1 - ready[i].index)},
-                                  at, at));
+        LK_PASS(lk_import_add_span_(tb, LK_IMPORT_COMPUTE,
+                                    (struct lk_span){.kind = LK_SPAN_GRADIENT,
+                                                     .step = tb->steps.at[ready[i].step].number,
+                                                     .index = (int32_t)(n - 1 - ready[i].index)},
+                                    at, at));
     }
     return LK_OK;
 }
 
-enum lk_status lk_rank_add_gradients_(struct maker *m)
+enum lk_status lk_import_add_gradients_(struct trace_builder *tb)
 {
     enum lk_status st = LK_OK;
     struct gradients g = {0};
-    bool known = sizes_known(m), fit = alone(m);
+    bool known = sizes_known(tb), fit = alone(tb);
     size_t count;
     char text[32];
 
-    LK_TRY(lk_rank_sizes_of_(m, LK_GRADIENT_SIZE, &g.others, &g.n_others));
-    LK_TRY(find_gradients(m, &g));
+    LK_TRY(lk_import_sizes_of_(tb, LK_GRADIENT_SIZE, &g.others, &g.n_others));
+    LK_TRY(find_gradients(tb, &g));
     count = count_of_pass(&g);
     if (count > 0) {
         snprintf(text, sizeof text, "%zu", count);
-        LK_TRY(lk_run_info_config(&m->t.info, LK_GRADIENTS_CONFIG_KEY, text));
+        LK_TRY(lk_run_info_config(&tb->t.info, LK_GRADIENTS_CONFIG_KEY, text));
     }
-    set_limits(m, known, &m->t.info);
-    if (g.of_pass && m->n_buckets)
-        LK_TRY(fit_buckets(m, &g, &fit));
+    set_limits(tb, known, &tb->t.info);
+    if (g.of_pass && tb->n_buckets)
+        LK_TRY(fit_buckets(tb, &g, &fit));
     if (g.of_pass && fit) {
-        st = add_tensors(m, g.sizes, g.of_pass, "gradient", g.at, g.n);
+        st = add_tensors(tb, g.sizes, g.of_pass, "gradient", g.at, g.n);
     } else if (known) {
-        LK_TRY(lk_run_info_config(&m->t.info, LK_BUCKETS_CONFIG_KEY, "buckets"));
-        st = add_tensors(m, m->buckets, m->n_buckets, "bucket", m->ready, m->n_ready);
+        LK_TRY(lk_run_info_config(&tb->t.info, LK_BUCKETS_CONFIG_KEY, "buckets"));
+        st = add_tensors(tb, tb->buckets, tb->n_buckets, "bucket", tb->ready, tb->n_ready);
     }
 out:
     free(g.others);

@@ -19,7 +19,7 @@ struct ranges {
 
 /* A piece of work on the GPU, or a collective of the host's. */
 struct work {
-    const struct lk_event *event;
+    const struct lk_import_event *event;
     const struct lk_launch *launch; /* NULL: not in the trace */
     size_t step;                    /* index; SIZE_MAX: before the first */
     size_t pass;                    /* index of the backward it is of, or before */
@@ -53,12 +53,12 @@ struct passes {
     size_t n, capacity;
 };
 
-struct maker {
+struct trace_builder {
     struct lk_events *e;
-    const struct lk_rank_options *o;
+    const struct lk_import_rank_options *o;
     bool *communication; /* by name */
     int64_t end_ns;      /* of the steps that are taken: INT64_MAX, or the start of one left out */
-    int64_t begin_ns;    /* of the first step, on the GPU: lk_rank_find_work_ */
+    int64_t begin_ns;    /* of the first step, on the GPU: lk_import_find_work_ */
     struct ranges steps, backwards, forwards, optimizers;
     size_t period; /* collectives, or kernels, of a step that is found by them alone: its passes are
                       not known; 0: steps are marked */
@@ -71,7 +71,7 @@ struct maker {
     int64_t device; /* the GPU; -1: none */
     int64_t owner;  /* the process that uses it; -1: not known: all are the rank's */
     struct passes passes;
-    struct lk_event_collective *buckets; /* of gradients, in order */
+    struct lk_event_detail *buckets; /* of gradients, in order */
     size_t n_buckets, buckets_capacity;
     int world_size;
     bool grouped;        /* some collectives are of groups smaller than the job */
@@ -85,84 +85,86 @@ struct maker {
     size_t spans_capacity, tracks_capacity;
 };
 
-/* Tracks of the trace; those of streams are in m->tracks. */
-enum { LK_RANK_HOST, LK_RANK_COMPUTE, LK_RANK_COMM, LK_RANK_FIXED };
+/* Tracks of the trace; those of streams are in tb->tracks. */
+enum { LK_IMPORT_HOST, LK_IMPORT_COMPUTE, LK_IMPORT_COMM, LK_IMPORT_FIXED };
 
 /* ---- rank_steps.c ---- */
 
 /* Find the steps and the host's passes. LK_EEVIDENCE: there are no steps. */
-enum lk_status lk_rank_find_ranges_(struct maker *m);
-enum lk_status lk_rank_add_range_(struct ranges *r, int64_t start, int64_t end, uint32_t number);
+enum lk_status lk_import_find_ranges_(struct trace_builder *tb);
+enum lk_status lk_import_add_range_(struct ranges *r, int64_t start, int64_t end, uint32_t number);
 
 /* ---- rank_period.c ---- */
 
 /* Make a step of each period of the collectives, if they have one; of the kernels, if there are no
- * collectives. Sets m->period, and m->end_ns to the end of the last step. */
-enum lk_status lk_rank_steps_of_period_(struct maker *m);
+ * collectives. Sets tb->period, and tb->end_ns to the end of the last step. */
+enum lk_status lk_import_steps_of_period_(struct trace_builder *tb);
 
 /* ---- rank_work.c ---- */
 
-/* Return true if no collective of the GPU m->device is among the events: the host's ranges tell
+/* Return true if no collective of the GPU tb->device is among the events: the host's ranges tell
  * them. Gloo's run on the host, and NCCL's of one rank have no kernel. */
-bool lk_rank_by_host_(const struct maker *m);
-/* Find what ran on the GPU m->device, by its step and pass, and when the first step began there.
+bool lk_import_by_host_(const struct trace_builder *tb);
+/* Find what ran on the GPU tb->device, by its step and pass, and when the first step began there.
  * pre: the ranges are found. */
-enum lk_status lk_rank_find_work_(struct maker *m);
+enum lk_status lk_import_find_work_(struct trace_builder *tb);
 /* Return the GPU with most events, -1: none. */
-int64_t lk_rank_busiest_(const struct lk_events *e);
+int64_t lk_import_busiest_(const struct lk_events *e);
 /* Return how many of the ranges, by start, start at or before a time. */
-size_t lk_rank_begun_(const struct ranges *r, int64_t at);
+size_t lk_import_begun_(const struct ranges *r, int64_t at);
 /* Return the index of the step that a time is in, or of the last one before; SIZE_MAX: none. */
-size_t lk_rank_step_at_(const struct maker *m, int64_t at);
-bool lk_rank_on_gpu_(const struct lk_event *x);
+size_t lk_import_step_at_(const struct trace_builder *tb, int64_t at);
+bool lk_import_on_gpu_(const struct lk_import_event *x);
 /* Return true for an event of the host that is of the rank's process. */
-bool lk_rank_of_host_(const struct maker *m, const struct lk_event *x);
+bool lk_import_of_host_(const struct trace_builder *tb, const struct lk_import_event *x);
 /* Return the process that uses a GPU, or -1. */
-int64_t lk_rank_owner_(const struct lk_events *e, int64_t device);
+int64_t lk_import_owner_(const struct lk_events *e, int64_t device);
 
 /* Tell the phase of work that the host launched, or did, at a time. */
-enum lk_span_kind lk_rank_phase_at_(const struct maker *m, size_t step, int64_t at, size_t *pass);
+enum lk_span_kind lk_import_phase_at_(const struct trace_builder *tb, size_t step, int64_t at,
+                                      size_t *pass);
 /* Return when the compute work launched before a time had ended; 0: none was. */
-int64_t lk_rank_done_before_(const struct maker *m, int64_t launched);
+int64_t lk_import_done_before_(const struct trace_builder *tb, int64_t launched);
 
 /* ---- rank_passes.c ---- */
 
-/* Emit the passes, cut where they overlap: work of two streams may. Sets m->accumulation. pre: the
+/* Emit the passes, cut where they overlap: work of two streams may. Sets tb->accumulation. pre: the
  * tracks are there. */
-enum lk_status lk_rank_add_passes_(struct maker *m);
+enum lk_status lk_import_add_passes_(struct trace_builder *tb);
 
 /* ---- rank_collectives.c ---- */
 
 /* The host's ranges of collectives that have a detail, by start; `at` is freed by free. */
 struct hosts {
-    const struct lk_event **at;
+    const struct lk_import_event **at;
     size_t n;
 };
-enum lk_status lk_rank_find_hosts_(const struct maker *m, struct hosts *out);
+enum lk_status lk_import_find_hosts_(const struct trace_builder *tb, struct hosts *out);
 /* Return what is known of a collective: its own detail, else that of the host's range around its
  * launch (NULL: not known); the function at least by the kernel's name. */
-struct lk_event_collective lk_rank_about_(const struct maker *m, const struct hosts *hosts,
-                                          const struct lk_event *x, const struct lk_launch *launch);
+struct lk_event_detail lk_import_about_(const struct trace_builder *tb, const struct hosts *hosts,
+                                        const struct lk_import_event *x,
+                                        const struct lk_launch *launch);
 
 /* List, in order, what the rank's other file says of a function; *out is freed by free. */
-enum lk_status lk_rank_sizes_of_(const struct maker *m, const char *function,
-                                 const struct lk_event_collective ***out, size_t *n);
+enum lk_status lk_import_sizes_of_(const struct trace_builder *tb, const char *function,
+                                   const struct lk_event_detail ***out, size_t *n);
 
 /* Emit the collectives and their kernels; find the buckets, and when they were ready. */
-enum lk_status lk_rank_add_collectives_(struct maker *m);
+enum lk_status lk_import_add_collectives_(struct trace_builder *tb);
 
 /* ---- rank_gradients.c ---- */
 
 /* Describe what is reduced, the limits of its buckets, and mark when it was ready. */
-enum lk_status lk_rank_add_gradients_(struct maker *m);
+enum lk_status lk_import_add_gradients_(struct trace_builder *tb);
 
 /* ---- rank.c ---- */
 
-enum lk_status lk_rank_add_span_(struct maker *m, uint32_t track, struct lk_span span,
-                                 int64_t start, int64_t end);
+enum lk_status lk_import_add_span_(struct trace_builder *tb, uint32_t track, struct lk_span span,
+                                   int64_t start, int64_t end);
 /* Find or make a span's id of a name of the events; 0: it has none, or there are too many. */
-enum lk_status lk_rank_name_id_(struct maker *m, uint32_t name, uint16_t *out);
+enum lk_status lk_import_name_id_(struct trace_builder *tb, uint32_t name, uint16_t *out);
 /* Set when a kernel was launched, which is before it starts, by whatever clock. */
-void lk_rank_set_launch_(struct lk_span *span, const struct work *w);
+void lk_import_set_launch_(struct lk_span *span, const struct work *w);
 
 #endif

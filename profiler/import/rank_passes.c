@@ -57,14 +57,14 @@ static void join(struct passes *p)
 }
 
 /* Passes of the GPU: from the work on compute streams. */
-static enum lk_status gpu_passes(struct maker *m, struct passes *p)
+static enum lk_status gpu_passes(struct trace_builder *tb, struct passes *p)
 {
-    for (size_t i = 0; i < m->n_work; i++) {
-        const struct work *w = &m->work[i];
-        const uint32_t track = m->tracks[w->event->lane];
+    for (size_t i = 0; i < tb->n_work; i++) {
+        const struct work *w = &tb->work[i];
+        const uint32_t track = tb->tracks[w->event->lane];
 
         if (w->phase == LK_SPAN_COLLECTIVE || !w->launch || !track ||
-            m->t.tracks[track - 1].kind != LK_TRACK_COMPUTE)
+            tb->t.tracks[track - 1].kind != LK_TRACK_COMPUTE)
             continue;
         LK_PASS(extend(p, &(struct pass){.phase = w->phase,
                                          .step = w->step,
@@ -76,26 +76,26 @@ static enum lk_status gpu_passes(struct maker *m, struct passes *p)
 }
 
 /* Passes of the host: a forward ends where its backward begins. */
-static enum lk_status host_passes(struct maker *m, struct passes *p)
+static enum lk_status host_passes(struct trace_builder *tb, struct passes *p)
 {
-    for (size_t i = 0; i < m->backwards.n; i++) {
-        const struct range *b = &m->backwards.at[i];
-        struct pass x = {LK_SPAN_BACKWARD, lk_rank_step_at_(m, b->start_ns), i + 1, b->start_ns,
+    for (size_t i = 0; i < tb->backwards.n; i++) {
+        const struct range *b = &tb->backwards.at[i];
+        struct pass x = {LK_SPAN_BACKWARD, lk_import_step_at_(tb, b->start_ns), i + 1, b->start_ns,
                          b->end_ns};
-        size_t f = lk_rank_begun_(&m->forwards, b->start_ns);
+        size_t f = lk_import_begun_(&tb->forwards, b->start_ns);
 
         if (x.step == SIZE_MAX)
             continue;
         LK_PASS(extend(p, &x));
         x.phase = LK_SPAN_FORWARD;
         x.end_ns = b->start_ns;
-        x.start_ns = f > 0 ? m->forwards.at[f - 1].start_ns : m->steps.at[x.step].start_ns;
-        if (x.start_ns >= m->steps.at[x.step].start_ns)
+        x.start_ns = f > 0 ? tb->forwards.at[f - 1].start_ns : tb->steps.at[x.step].start_ns;
+        if (x.start_ns >= tb->steps.at[x.step].start_ns)
             LK_PASS(extend(p, &x));
     }
-    for (size_t i = 0; i < m->optimizers.n; i++) {
-        const struct range *o = &m->optimizers.at[i];
-        struct pass x = {LK_SPAN_OPTIMIZER, lk_rank_step_at_(m, o->start_ns), 0, o->start_ns,
+    for (size_t i = 0; i < tb->optimizers.n; i++) {
+        const struct range *o = &tb->optimizers.at[i];
+        struct pass x = {LK_SPAN_OPTIMIZER, lk_import_step_at_(tb, o->start_ns), 0, o->start_ns,
                          o->end_ns};
 
         if (x.step != SIZE_MAX)
@@ -113,13 +113,13 @@ static int pass_order(const void *a, const void *b)
     return kind_order(a, b);
 }
 
-enum lk_status lk_rank_add_passes_(struct maker *m)
+enum lk_status lk_import_add_passes_(struct trace_builder *tb)
 {
-    struct passes *p = &m->passes;
+    struct passes *p = &tb->passes;
     int64_t end = INT64_MIN;
     size_t step = SIZE_MAX, backward = 0, forward = 0;
 
-    LK_PASS(m->device >= 0 ? gpu_passes(m, p) : host_passes(m, p));
+    LK_PASS(tb->device >= 0 ? gpu_passes(tb, p) : host_passes(tb, p));
     join(p);
     if (p->n)
         qsort(p->at, p->n, sizeof *p->at, pass_order);
@@ -130,17 +130,17 @@ enum lk_status lk_rank_add_passes_(struct maker *m)
         if (x->step != step)
             forward = backward = 0;
         step = x->step;
-        span.step = m->steps.at[step].number;
+        span.step = tb->steps.at[step].number;
         if (x->phase == LK_SPAN_FORWARD)
             span.index = (int32_t)forward++;
         if (x->phase == LK_SPAN_BACKWARD)
             span.index = (int32_t)backward++;
-        if ((int)backward > m->accumulation)
-            m->accumulation = (int)backward;
+        if ((int)backward > tb->accumulation)
+            tb->accumulation = (int)backward;
         x->start_ns = x->start_ns > end ? x->start_ns : end;
         x->end_ns = x->end_ns > x->start_ns ? x->end_ns : x->start_ns;
         end = x->end_ns;
-        LK_PASS(lk_rank_add_span_(m, LK_RANK_COMPUTE, span, x->start_ns, x->end_ns));
+        LK_PASS(lk_import_add_span_(tb, LK_IMPORT_COMPUTE, span, x->start_ns, x->end_ns));
     }
     return LK_OK;
 }

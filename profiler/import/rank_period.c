@@ -23,7 +23,7 @@
 
 /* A collective or a kernel; or all of them that one call launched, as that of a CUDA graph. */
 struct item {
-    const struct lk_event *event; /* the first, in the list of events, which is by start */
+    const struct lk_import_event *event; /* the first, in the list of events, which is by start */
     const struct lk_launch *launch;
     int64_t at_ns, done_ns; /* the host launched it; has launched it, or has run it */
     uint64_t key;
@@ -54,16 +54,16 @@ static int item_order(const void *a, const void *b)
 }
 
 /* Add an event by when the host put it on the GPU, or did it itself. */
-static void add_item(struct items *to, const struct lk_event *x, const struct lk_launch *launch,
-                     uint64_t key)
+static void add_item(struct items *to, const struct lk_import_event *x,
+                     const struct lk_launch *launch, uint64_t key)
 {
     to->at[to->n++] = (struct item){
         .event = x,
         .launch = launch,
         .at_ns = launch ? launch->start_ns : x->start_ns,
-        .done_ns = launch               ? launch->start_ns + launch->length_ns
-                   : lk_rank_on_gpu_(x) ? x->start_ns
-                                        : x->end_ns,
+        .done_ns = launch                 ? launch->start_ns + launch->length_ns
+                   : lk_import_on_gpu_(x) ? x->start_ns
+                                          : x->end_ns,
         .key = key,
         .n = 1,
     };
@@ -96,22 +96,23 @@ static void arrange(struct items *items)
 
 /* Return true for a kernel of the GPU. One without a launch, in a trace that has some, was launched
  * before the trace began: its place among the others is not known. */
-static bool is_kernel(const struct maker *m, const struct lk_event *x, bool communication)
+static bool is_kernel(const struct trace_builder *tb, const struct lk_import_event *x,
+                      bool communication)
 {
-    return x->kind == LK_EVENT_KERNEL && m->e->lanes[x->lane].process == m->device &&
-           lk_event_is_communication(x, m->communication) == communication &&
-           (!m->e->n_launches || lk_events_launch(m->e, x));
+    return x->kind == LK_EVENT_KERNEL && tb->e->lanes[x->lane].process == tb->device &&
+           lk_event_is_communication(x, tb->communication) == communication &&
+           (!tb->e->n_launches || lk_events_launch(tb->e, x));
 }
 
-static enum lk_status list_kernels(const struct maker *m, struct items *out)
+static enum lk_status list_kernels(const struct trace_builder *tb, struct items *out)
 {
-    LK_PASS(lk_alloc(&out->at, m->e->n_events, sizeof *out->at));
-    for (size_t i = 0; i < m->e->n_events; i++) {
-        const struct lk_event *x = &m->e->events[i];
+    LK_PASS(lk_alloc(&out->at, tb->e->n_events, sizeof *out->at));
+    for (size_t i = 0; i < tb->e->n_events; i++) {
+        const struct lk_import_event *x = &tb->e->events[i];
 
-        if (!is_kernel(m, x, false))
+        if (!is_kernel(tb, x, false))
             continue;
-        add_item(out, x, lk_events_launch(m->e, x), mix(1, x->name));
+        add_item(out, x, lk_events_launch(tb->e, x), mix(1, x->name));
     }
     arrange(out);
     return LK_OK;
@@ -126,36 +127,38 @@ static bool reduces_gradients(const char *function)
 
 /* Return the kind of the host's events that tell its collectives: where none is timed, as in a dump
  * of Flight Recorder, the requests for them. */
-static enum lk_event_kind kind_of_host(const struct maker *m)
+static enum lk_event_kind kind_of_host(const struct trace_builder *tb)
 {
-    for (size_t i = 0; i < m->e->n_events; i++)
-        if (m->e->events[i].kind == LK_EVENT_COLLECTIVE && lk_rank_of_host_(m, &m->e->events[i]))
+    for (size_t i = 0; i < tb->e->n_events; i++)
+        if (tb->e->events[i].kind == LK_EVENT_COLLECTIVE &&
+            lk_import_of_host_(tb, &tb->e->events[i]))
             return LK_EVENT_COLLECTIVE;
     return LK_EVENT_ENQUEUE;
 }
 
 /* List the collectives. *sizes: all have one; *reduce: one of them may be of gradients. */
-static enum lk_status list_collectives(const struct maker *m, struct items *out, bool *sizes,
-                                       bool *reduce)
+static enum lk_status list_collectives(const struct trace_builder *tb, struct items *out,
+                                       bool *sizes, bool *reduce)
 {
-    const enum lk_event_kind of_host = kind_of_host(m);
+    const enum lk_event_kind of_host = kind_of_host(tb);
     struct hosts hosts = {0};
     enum lk_status st = LK_OK;
 
     *sizes = true;
     *reduce = false;
-    LK_TRY(lk_rank_find_hosts_(m, &hosts));
-    LK_TRY(lk_alloc(&out->at, m->e->n_events, sizeof *out->at));
-    for (size_t i = 0; i < m->e->n_events; i++) {
-        const struct lk_event *x = &m->e->events[i];
-        const struct lk_launch *launch = lk_events_launch(m->e, x);
-        struct lk_event_collective c;
+    LK_TRY(lk_import_find_hosts_(tb, &hosts));
+    LK_TRY(lk_alloc(&out->at, tb->e->n_events, sizeof *out->at));
+    for (size_t i = 0; i < tb->e->n_events; i++) {
+        const struct lk_import_event *x = &tb->e->events[i];
+        const struct lk_launch *launch = lk_events_launch(tb->e, x);
+        struct lk_event_detail c;
 
-        if (m->by_host ? x->kind != of_host || !lk_rank_of_host_(m, x) : !is_kernel(m, x, true))
+        if (tb->by_host ? x->kind != of_host || !lk_import_of_host_(tb, x)
+                        : !is_kernel(tb, x, true))
             continue;
-        c = lk_rank_about_(m, &hosts, x, launch);
+        c = lk_import_about_(tb, &hosts, x, launch);
         *sizes = *sizes && c.elements > 0;
-        *reduce = *reduce || reduces_gradients(lk_events_text(m->e, c.function));
+        *reduce = *reduce || reduces_gradients(lk_events_text(tb->e, c.function));
         add_item(out, x, launch,
                  mix(mix(mix(mix(1, c.function), c.group), c.elements),
                      c.dtype_known ? (uint64_t)c.dtype + 1 : 0));
@@ -171,14 +174,14 @@ out:
 /* ---- The period ---- */
 
 /* Return in *out a key a period, of the kernels that were launched in it. */
-static enum lk_status kernels_of_periods(const struct maker *m, const struct items *items,
+static enum lk_status kernels_of_periods(const struct trace_builder *tb, const struct items *items,
                                          const struct lk_period *p, uint64_t **out)
 {
     struct items kernels = {0};
     enum lk_status st = LK_OK;
     size_t k = 0;
 
-    LK_TRY(list_kernels(m, &kernels));
+    LK_TRY(list_kernels(tb, &kernels));
     LK_TRY(lk_alloc(out, p->n, sizeof **out));
     while (k < kernels.n && kernels.at[k].at_ns < items->at[p->first].at_ns)
         k++;
@@ -195,14 +198,14 @@ out:
 }
 
 /* Lengthen the period to that of the kernels in it. *confirmed: they have one. */
-static enum lk_status check_kernels(const struct maker *m, const struct items *items,
+static enum lk_status check_kernels(const struct trace_builder *tb, const struct items *items,
                                     struct lk_period *p, bool *confirmed)
 {
     struct lk_period of_kernels;
     enum lk_status st = LK_OK;
     uint64_t *keys = NULL;
 
-    LK_TRY(kernels_of_periods(m, items, p, &keys));
+    LK_TRY(kernels_of_periods(tb, items, p, &keys));
     *confirmed = lk_period_find(keys, p->n, &of_kernels);
     if (*confirmed) {
         p->length *= of_kernels.length;
@@ -268,9 +271,10 @@ static uint64_t count_in_group(const struct items *items, const struct lk_period
 
 /* Move p->first to the item behind which steps begin on the ranks that were read before; false: it
  * is not known, or not here. */
-static bool end_as_others(const struct maker *m, const struct items *items, struct lk_period *p)
+static bool end_as_others(const struct trace_builder *tb, const struct items *items,
+                          struct lk_period *p)
 {
-    const struct lk_step_phase *phase = m->o->phase;
+    const struct lk_step_phase *phase = tb->o->phase;
 
     if (!phase || !phase->group)
         return false;
@@ -279,7 +283,7 @@ static bool end_as_others(const struct maker *m, const struct items *items, stru
 
         if (x->sequence && x->sequence % phase->every == phase->at &&
             count_in_group(items, p, x->group) == phase->every &&
-            !strcmp(lk_events_text(m->e, x->group), phase->group)) {
+            !strcmp(lk_events_text(tb->e, x->group), phase->group)) {
             p->first += i;
             return true;
         }
@@ -288,17 +292,17 @@ static bool end_as_others(const struct maker *m, const struct items *items, stru
 }
 
 /* Remember for other ranks behind which item steps begin. */
-static enum lk_status note_phase(const struct maker *m, const struct items *items,
+static enum lk_status note_phase(const struct trace_builder *tb, const struct items *items,
                                  const struct lk_period *p)
 {
     const struct item *x = &items->at[p->first];
-    struct lk_step_phase *phase = m->o->phase;
+    struct lk_step_phase *phase = tb->o->phase;
 
     if (!phase || phase->group || !x->sequence)
         return LK_OK;
     phase->every = count_in_group(items, p, x->group);
     phase->at = x->sequence % phase->every;
-    return lk_strdup(&phase->group, lk_events_text(m->e, x->group));
+    return lk_strdup(&phase->group, lk_events_text(tb->e, x->group));
 }
 
 /* Return the number of the step that an item ends, the k-th: all ranks have the same. */
@@ -309,32 +313,32 @@ static uint32_t number_of(const struct items *items, const struct lk_period *p,
 }
 
 /* Make steps: each from behind the last item of the one before to behind its own last one. */
-static enum lk_status add_steps(struct maker *m, const struct items *items,
+static enum lk_status add_steps(struct trace_builder *tb, const struct items *items,
                                 const struct lk_period *p)
 {
     for (size_t k = 0; k + 1 < p->n; k++) {
         const struct item *before = &items->at[p->first + k * p->length];
 
         if (before[p->length].done_ns == before->done_ns) { /* what takes no time is no step */
-            m->steps.n = 0;
+            tb->steps.n = 0;
             return LK_OK;
         }
-        LK_PASS(lk_rank_add_range_(&m->steps, before->done_ns, before[p->length].done_ns,
-                                   number_of(items, p, &before[p->length], k)));
+        LK_PASS(lk_import_add_range_(&tb->steps, before->done_ns, before[p->length].done_ns,
+                                     number_of(items, p, &before[p->length], k)));
     }
     for (size_t i = 0; i < p->length; i++)
-        m->period += items->at[p->first + i].n;
-    m->forwards.n = m->optimizers.n = 0;
-    if (m->steps.n)
-        m->end_ns = m->steps.at[m->steps.n - 1].end_ns;
+        tb->period += items->at[p->first + i].n;
+    tb->forwards.n = tb->optimizers.n = 0;
+    if (tb->steps.n)
+        tb->end_ns = tb->steps.at[tb->steps.n - 1].end_ns;
     return LK_OK;
 }
 
-static bool is_from_host(const struct maker *m, const struct lk_event *x)
+static bool is_from_host(const struct trace_builder *tb, const struct lk_import_event *x)
 {
-    const char *name = lk_events_text(m->e, x->name);
+    const char *name = lk_events_text(tb->e, x->name);
 
-    return x->kind == LK_EVENT_COPY && m->e->lanes[x->lane].process == m->device &&
+    return x->kind == LK_EVENT_COPY && tb->e->lanes[x->lane].process == tb->device &&
            (strstr(name, "HtoD") || strstr(name, "HostToDevice")); /* ROCm's */
 }
 
@@ -342,59 +346,59 @@ static bool is_from_host(const struct maker *m, const struct lk_event *x)
  * Drop the steps unless the host copies something to the GPU in each of them, as it does a batch. A
  * model whose layers are alike repeats its kernels in every layer: these are no steps.
  */
-static enum lk_status check_input(struct maker *m)
+static enum lk_status check_input(struct trace_builder *tb)
 {
     size_t n = 0;
     bool *has;
 
-    LK_PASS(lk_alloc(&has, m->steps.n, sizeof *has));
-    for (size_t i = 0; i < m->e->n_events; i++) {
-        const struct lk_event *x = &m->e->events[i];
-        const struct lk_launch *launch = lk_events_launch(m->e, x);
+    LK_PASS(lk_alloc(&has, tb->steps.n, sizeof *has));
+    for (size_t i = 0; i < tb->e->n_events; i++) {
+        const struct lk_import_event *x = &tb->e->events[i];
+        const struct lk_launch *launch = lk_events_launch(tb->e, x);
         size_t step;
 
-        if (!is_from_host(m, x))
+        if (!is_from_host(tb, x))
             continue;
-        step = lk_rank_step_at_(m, launch ? launch->start_ns : x->start_ns);
+        step = lk_import_step_at_(tb, launch ? launch->start_ns : x->start_ns);
         if (step != SIZE_MAX && !has[step]) {
             has[step] = true;
             n++;
         }
     }
     free(has);
-    if (n < m->steps.n)
-        m->steps.n = m->period = 0;
+    if (n < tb->steps.n)
+        tb->steps.n = tb->period = 0;
     return LK_OK;
 }
 
-enum lk_status lk_rank_steps_of_period_(struct maker *m)
+enum lk_status lk_import_steps_of_period_(struct trace_builder *tb)
 {
     struct items items = {0};
     struct lk_period p;
     enum lk_status st = LK_OK;
     bool sizes = false, reduce = false, found, confirmed = true;
 
-    LK_TRY(list_collectives(m, &items, &sizes, &reduce));
+    LK_TRY(list_collectives(tb, &items, &sizes, &reduce));
     if (items.n) {
         LK_TRY(find_period(&items, &p, &found));
         if (found)
-            LK_TRY(check_kernels(m, &items, &p, &confirmed));
+            LK_TRY(check_kernels(tb, &items, &p, &confirmed));
         found = found && reduce && (sizes || confirmed);
     } else {
-        m->of_kernels = true;
+        tb->of_kernels = true;
         free(items.at);
         items.at = NULL;
-        LK_TRY(list_kernels(m, &items));
+        LK_TRY(list_kernels(tb, &items));
         LK_TRY(find_period(&items, &p, &found));
     }
     if (found) {
-        if (!end_as_others(m, &items, &p))
+        if (!end_as_others(tb, &items, &p))
             LK_TRY(end_at_pause(&items, &p));
-        LK_TRY(note_phase(m, &items, &p));
-        LK_TRY(add_steps(m, &items, &p));
+        LK_TRY(note_phase(tb, &items, &p));
+        LK_TRY(add_steps(tb, &items, &p));
     }
-    if (m->of_kernels)
-        LK_TRY(check_input(m));
+    if (tb->of_kernels)
+        LK_TRY(check_input(tb));
 out:
     free(items.at);
     return st;

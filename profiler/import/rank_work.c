@@ -6,17 +6,17 @@
 
 #include <stdlib.h>
 
-bool lk_rank_on_gpu_(const struct lk_event *x)
+bool lk_import_on_gpu_(const struct lk_import_event *x)
 {
     return x->kind <= LK_EVENT_MEMSET;
 }
 
-bool lk_rank_of_host_(const struct maker *m, const struct lk_event *x)
+bool lk_import_of_host_(const struct trace_builder *tb, const struct lk_import_event *x)
 {
-    return !lk_rank_on_gpu_(x) && (m->owner < 0 || m->e->lanes[x->lane].process == m->owner);
+    return !lk_import_on_gpu_(x) && (tb->owner < 0 || tb->e->lanes[x->lane].process == tb->owner);
 }
 
-int64_t lk_rank_owner_(const struct lk_events *e, int64_t device)
+int64_t lk_import_owner_(const struct lk_events *e, int64_t device)
 {
     for (size_t i = 0; i < e->n_lanes; i++)
         if (e->lanes[i].gpu && e->lanes[i].process == device)
@@ -24,13 +24,13 @@ int64_t lk_rank_owner_(const struct lk_events *e, int64_t device)
     return -1;
 }
 
-int64_t lk_rank_busiest_(const struct lk_events *e)
+int64_t lk_import_busiest_(const struct lk_events *e)
 {
     size_t of_lane[LK_LANES_MAX] = {0}, most = 0;
     int64_t best = -1;
 
     for (size_t i = 0; i < e->n_events; i++)
-        of_lane[e->events[i].lane] += lk_rank_on_gpu_(&e->events[i]);
+        of_lane[e->events[i].lane] += lk_import_on_gpu_(&e->events[i]);
     for (size_t i = 0; i < e->n_lanes; i++) {
         size_t n = 0;
 
@@ -46,43 +46,44 @@ int64_t lk_rank_busiest_(const struct lk_events *e)
 
 static bool within(const struct ranges *r, int64_t at)
 {
-    size_t n = lk_rank_begun_(r, at);
+    size_t n = lk_import_begun_(r, at);
 
     return n > 0 && at < r->at[n - 1].end_ns;
 }
 
-enum lk_span_kind lk_rank_phase_at_(const struct maker *m, size_t step, int64_t at, size_t *pass)
+enum lk_span_kind lk_import_phase_at_(const struct trace_builder *tb, size_t step, int64_t at,
+                                      size_t *pass)
 {
-    size_t n = lk_rank_begun_(&m->backwards, at);
+    size_t n = lk_import_begun_(&tb->backwards, at);
 
     *pass = n;
-    if (n > 0 && at < m->backwards.at[n - 1].end_ns)
+    if (n > 0 && at < tb->backwards.at[n - 1].end_ns)
         return LK_SPAN_BACKWARD;
-    if (within(&m->optimizers, at))
+    if (within(&tb->optimizers, at))
         return LK_SPAN_OPTIMIZER;
     /* Behind a step's last backward, e.g. clipping of gradients. */
     if (n > 0 && step != SIZE_MAX &&
-        m->backwards.at[n - 1].start_ns >= m->steps.at[step].start_ns &&
-        (n == m->backwards.n ||
-         (step + 1 < m->steps.n && m->backwards.at[n].start_ns >= m->steps.at[step + 1].start_ns)))
+        tb->backwards.at[n - 1].start_ns >= tb->steps.at[step].start_ns &&
+        (n == tb->backwards.n || (step + 1 < tb->steps.n &&
+                                  tb->backwards.at[n].start_ns >= tb->steps.at[step + 1].start_ns)))
         return LK_SPAN_OPTIMIZER;
     *pass = n + 1;
     return LK_SPAN_FORWARD;
 }
 
-static bool is_communication(const struct maker *m, const struct lk_event *x)
+static bool is_communication(const struct trace_builder *tb, const struct lk_import_event *x)
 {
-    return lk_event_is_communication(x, m->communication) ||
-           (x->kind == LK_EVENT_COLLECTIVE && m->by_host);
+    return lk_event_is_communication(x, tb->communication) ||
+           (x->kind == LK_EVENT_COLLECTIVE && tb->by_host);
 }
 
-bool lk_rank_by_host_(const struct maker *m)
+bool lk_import_by_host_(const struct trace_builder *tb)
 {
-    for (size_t i = 0; i < m->e->n_events; i++) {
-        const struct lk_event *x = &m->e->events[i];
+    for (size_t i = 0; i < tb->e->n_events; i++) {
+        const struct lk_import_event *x = &tb->e->events[i];
 
-        if (lk_event_is_communication(x, m->communication) &&
-            m->e->lanes[x->lane].process == m->device)
+        if (lk_event_is_communication(x, tb->communication) &&
+            tb->e->lanes[x->lane].process == tb->device)
             return false;
     }
     return true;
@@ -90,16 +91,16 @@ bool lk_rank_by_host_(const struct maker *m)
 
 /* Collect when the host asked for collectives, if it did so as often as there are ranges of them.
  */
-static enum lk_status find_enqueues(const struct maker *m, int64_t **out, size_t *n)
+static enum lk_status find_enqueues(const struct trace_builder *tb, int64_t **out, size_t *n)
 {
     size_t ranges = 0;
 
-    LK_PASS(lk_alloc(out, m->by_host ? m->e->n_events : 0, sizeof **out));
-    for (size_t i = 0; i < m->e->n_events && m->by_host; i++) {
-        const struct lk_event *x = &m->e->events[i];
+    LK_PASS(lk_alloc(out, tb->by_host ? tb->e->n_events : 0, sizeof **out));
+    for (size_t i = 0; i < tb->e->n_events && tb->by_host; i++) {
+        const struct lk_import_event *x = &tb->e->events[i];
 
-        ranges += x->kind == LK_EVENT_COLLECTIVE && lk_rank_of_host_(m, x);
-        if (x->kind == LK_EVENT_ENQUEUE && lk_rank_of_host_(m, x))
+        ranges += x->kind == LK_EVENT_COLLECTIVE && lk_import_of_host_(tb, x);
+        if (x->kind == LK_EVENT_ENQUEUE && lk_import_of_host_(tb, x))
             (*out)[(*n)++] = x->start_ns;
     }
     *n = *n == ranges ? *n : 0;
@@ -113,36 +114,36 @@ static int done_order(const void *a, const void *b)
     return (x->launched_ns > y->launched_ns) - (x->launched_ns < y->launched_ns);
 }
 
-static enum lk_status find_done(struct maker *m)
+static enum lk_status find_done(struct trace_builder *tb)
 {
-    LK_PASS(lk_alloc(&m->done, m->n_work, sizeof *m->done));
-    for (size_t i = 0; i < m->n_work; i++) {
-        const struct work *w = &m->work[i];
+    LK_PASS(lk_alloc(&tb->done, tb->n_work, sizeof *tb->done));
+    for (size_t i = 0; i < tb->n_work; i++) {
+        const struct work *w = &tb->work[i];
 
-        if (w->phase != LK_SPAN_COLLECTIVE && w->launch && lk_rank_on_gpu_(w->event))
-            m->done[m->n_done++] = (struct done){w->launch->start_ns, w->event->end_ns};
+        if (w->phase != LK_SPAN_COLLECTIVE && w->launch && lk_import_on_gpu_(w->event))
+            tb->done[tb->n_done++] = (struct done){w->launch->start_ns, w->event->end_ns};
     }
-    if (m->n_done)
-        qsort(m->done, m->n_done, sizeof *m->done, done_order);
-    for (size_t i = 1; i < m->n_done; i++)
-        if (m->done[i].end_ns < m->done[i - 1].end_ns)
-            m->done[i].end_ns = m->done[i - 1].end_ns;
+    if (tb->n_done)
+        qsort(tb->done, tb->n_done, sizeof *tb->done, done_order);
+    for (size_t i = 1; i < tb->n_done; i++)
+        if (tb->done[i].end_ns < tb->done[i - 1].end_ns)
+            tb->done[i].end_ns = tb->done[i - 1].end_ns;
     return LK_OK;
 }
 
-int64_t lk_rank_done_before_(const struct maker *m, int64_t launched)
+int64_t lk_import_done_before_(const struct trace_builder *tb, int64_t launched)
 {
-    size_t lo = 0, hi = m->n_done;
+    size_t lo = 0, hi = tb->n_done;
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
 
-        if (m->done[mid].launched_ns < launched)
+        if (tb->done[mid].launched_ns < launched)
             lo = mid + 1;
         else
             hi = mid;
     }
-    return lo > 0 ? m->done[lo - 1].end_ns : 0;
+    return lo > 0 ? tb->done[lo - 1].end_ns : 0;
 }
 
 /*
@@ -150,17 +151,17 @@ int64_t lk_rank_done_before_(const struct maker *m, int64_t launched)
  * still has the step before to do, which the trace may have in part: then it begins when the GPU
  * has done what was launched before, at the latest when it does the step's own first work.
  */
-static int64_t find_begin(const struct maker *m)
+static int64_t find_begin(const struct trace_builder *tb)
 {
-    int64_t start = m->steps.at[0].start_ns, begin = start;
+    int64_t start = tb->steps.at[0].start_ns, begin = start;
 
-    for (size_t i = 0; i < m->e->n_events && !m->o->steps_by_gpu; i++) {
-        const struct lk_event *x = &m->e->events[i];
+    for (size_t i = 0; i < tb->e->n_events && !tb->o->steps_by_gpu; i++) {
+        const struct lk_import_event *x = &tb->e->events[i];
         const struct lk_launch *launch;
 
-        if (!lk_rank_on_gpu_(x) || m->e->lanes[x->lane].process != m->device)
+        if (!lk_import_on_gpu_(x) || tb->e->lanes[x->lane].process != tb->device)
             continue;
-        launch = lk_events_launch(m->e, x);
+        launch = lk_events_launch(tb->e, x);
         if (launch && launch->start_ns >= start) {
             begin = begin < x->start_ns ? begin : x->start_ns;
             return begin > start ? begin : start;
@@ -170,39 +171,39 @@ static int64_t find_begin(const struct maker *m)
     return start;
 }
 
-enum lk_status lk_rank_find_work_(struct maker *m)
+enum lk_status lk_import_find_work_(struct trace_builder *tb)
 {
     enum lk_status st = LK_OK;
     int64_t *enqueued = NULL;
     size_t n_enqueued = 0, of_host = 0;
 
-    m->begin_ns = find_begin(m);
-    LK_TRY(find_enqueues(m, &enqueued, &n_enqueued));
-    LK_TRY(lk_alloc(&m->work, m->e->n_events, sizeof *m->work));
-    for (size_t i = 0; i < m->e->n_events; i++) {
-        const struct lk_event *x = &m->e->events[i];
-        struct work *w = &m->work[m->n_work];
-        bool communication = is_communication(m, x);
+    tb->begin_ns = find_begin(tb);
+    LK_TRY(find_enqueues(tb, &enqueued, &n_enqueued));
+    LK_TRY(lk_alloc(&tb->work, tb->e->n_events, sizeof *tb->work));
+    for (size_t i = 0; i < tb->e->n_events; i++) {
+        const struct lk_import_event *x = &tb->e->events[i];
+        struct work *w = &tb->work[tb->n_work];
+        bool communication = is_communication(tb, x);
         int64_t at;
 
-        if (lk_rank_on_gpu_(x) ? m->e->lanes[x->lane].process != m->device
-                               : !(communication && lk_rank_of_host_(m, x)))
+        if (lk_import_on_gpu_(x) ? tb->e->lanes[x->lane].process != tb->device
+                                 : !(communication && lk_import_of_host_(tb, x)))
             continue;
         *w = (struct work){.event = x,
-                           .launch = lk_rank_on_gpu_(x) ? lk_events_launch(m->e, x) : NULL};
-        if (!lk_rank_on_gpu_(x) && of_host < n_enqueued)
+                           .launch = lk_import_on_gpu_(x) ? lk_events_launch(tb->e, x) : NULL};
+        if (!lk_import_on_gpu_(x) && of_host < n_enqueued)
             w->enqueued_ns = enqueued[of_host++];
         at = w->launch ? w->launch->start_ns : w->enqueued_ns ? w->enqueued_ns : x->start_ns;
-        w->step = lk_rank_step_at_(m, m->o->steps_by_gpu ? x->start_ns : at);
-        if (lk_rank_on_gpu_(x) && !w->launch && x->start_ns < m->begin_ns)
+        w->step = lk_import_step_at_(tb, tb->o->steps_by_gpu ? x->start_ns : at);
+        if (lk_import_on_gpu_(x) && !w->launch && x->start_ns < tb->begin_ns)
             w->step = SIZE_MAX;
-        w->phase = lk_rank_phase_at_(m, w->step, at, &w->pass);
+        w->phase = lk_import_phase_at_(tb, w->step, at, &w->pass);
         w->in_backward = w->phase == LK_SPAN_BACKWARD;
         if (communication)
             w->phase = LK_SPAN_COLLECTIVE;
-        m->n_work += w->step != SIZE_MAX;
+        tb->n_work += w->step != SIZE_MAX;
     }
-    st = find_done(m);
+    st = find_done(tb);
 out:
     free(enqueued);
     return st;

@@ -37,9 +37,9 @@ static enum lk_status add_members(struct lk_sequences *s, const struct lk_events
 }
 
 static enum lk_status add_item(struct lk_sequences *s, int rank, const struct lk_events *e,
-                               const struct lk_event *x)
+                               const struct lk_import_event *x)
 {
-    const struct lk_event_collective *c = &e->details[x->detail - 1];
+    const struct lk_event_detail *c = &e->details[x->detail - 1];
     struct lk_sequence_item item = {.number = c->sequence,
                                     .elements = c->elements,
                                     .at_ns = x->start_ns,
@@ -63,7 +63,7 @@ enum lk_status lk_sequences_add(struct lk_sequences *s, int rank, const struct l
         LK_PASS(lk_events_init(&s->texts, NULL));
     LK_PASS(add_members(s, e));
     for (size_t i = 0; i < e->n_events; i++) {
-        const struct lk_event *x = &e->events[i];
+        const struct lk_import_event *x = &e->events[i];
 
         if (x->kind == LK_EVENT_ENQUEUE && x->detail && e->details[x->detail - 1].sequence)
             LK_PASS(add_item(s, rank, e, x));

@@ -37,7 +37,7 @@ static const struct {
 static enum lk_status take_node(const struct lk_scan *s, const struct node *n,
                                 struct lk_events *out)
 {
-    struct lk_event_collective c = {0};
+    struct lk_event_detail c = {0};
     const char *function = NULL;
     struct node sizes = *n;
     const struct lk_scan *where = s; /* the sizes are slices of it */

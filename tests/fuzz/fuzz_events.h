@@ -34,7 +34,7 @@ static inline void fuzz_graphs(const struct lk_run *run)
 /* Use events; linked: count those alone that have a launch. */
 static inline void fuzz_events(struct lk_events *e, bool linked)
 {
-    const struct lk_rank_options options = {.source = "f", .world_size = 1, .device = -1};
+    const struct lk_import_rank_options options = {.source = "f", .world_size = 1, .device = -1};
     struct lk_trace *t = calloc(1, sizeof *t);
     struct lk_breakdown b;
     struct lk_analysis a;
@@ -42,7 +42,7 @@ static inline void fuzz_events(struct lk_events *e, bool linked)
 
     lk_events_sort(e);
     fuzz_must(lk_breakdown(e, -1, &(struct lk_convention){.linked = linked}, &b));
-    if (!t || lk_rank_trace(e, &options, t) != LK_OK || lk_run_take("f", t, 1, &run) != LK_OK) {
+    if (!t || lk_import_trace(e, &options, t) != LK_OK || lk_run_take("f", t, 1, &run) != LK_OK) {
         lk_traces_free(t, t ? 1 : 0);
         return;
     }

@@ -23,7 +23,7 @@ static const char *unsized(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct lk_rank_options options = {.source = "f", .world_size = 2, .device = -1};
+    struct lk_import_rank_options options = {.source = "f", .world_size = 2, .device = -1};
     struct lk_events sizes, e;
     struct lk_trace t;
 
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_must(lk_kineto_read(unsized(), NULL, &e));
         lk_events_sort(&e);
         options.sizes = &sizes;
-        fuzz_must(lk_rank_trace(&e, &options, &t));
+        fuzz_must(lk_import_trace(&e, &options, &t));
         lk_trace_fini(&t);
         lk_events_fini(&e);
     }

@@ -140,8 +140,8 @@ START_TEST(kernels_of_nccl_are_joined_with_calls)
     globfree(&found);
     lk_events_sort(&e);
     for (size_t i = 0; i < e.n_events; i++) {
-        const struct lk_event *x = &e.events[i];
-        const struct lk_event_collective *c = x->detail ? &e.details[x->detail - 1] : NULL;
+        const struct lk_import_event *x = &e.events[i];
+        const struct lk_event_detail *c = x->detail ? &e.details[x->detail - 1] : NULL;
 
         if (x->kind != LK_EVENT_KERNEL)
             continue;

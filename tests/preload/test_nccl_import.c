@@ -113,8 +113,8 @@ START_TEST(a_rank_has_its_collectives)
     ck_assert_int_eq(e.source.world_size, RANKS);
     ck_assert_str_eq(e.source.backend, "nccl");
     for (size_t i = 0; i < e.n_events; i++) {
-        const struct lk_event *x = &e.events[i];
-        const struct lk_event_collective *c = x->detail ? &e.details[x->detail - 1] : NULL;
+        const struct lk_import_event *x = &e.events[i];
+        const struct lk_event_detail *c = x->detail ? &e.details[x->detail - 1] : NULL;
 
         calls += x->kind == LK_EVENT_COLLECTIVE;
         if (x->kind == LK_EVENT_STEP)

@@ -91,11 +91,11 @@ static size_t count(const struct lk_events *e, enum lk_event_kind kind)
 }
 
 /* Return the i-th collective of a group, or of any (NULL), by start. */
-static const struct lk_event_collective *collective(const struct lk_events *e, const char *group,
-                                                    size_t i)
+static const struct lk_event_detail *collective(const struct lk_events *e, const char *group,
+                                                size_t i)
 {
     for (size_t k = 0; k < e->n_events; k++) {
-        const struct lk_event_collective *c = &e->details[e->events[k].detail - 1];
+        const struct lk_event_detail *c = &e->details[e->events[k].detail - 1];
 
         if (e->events[k].kind == LK_EVENT_COLLECTIVE &&
             (!group || !strcmp(lk_events_text(e, c->group), group)) && !i--)
@@ -136,7 +136,7 @@ START_TEST(calls_are_recorded)
     ck_assert_uint_eq(count(&e, LK_EVENT_COLLECTIVE), STEP * STEPS);
     ck_assert_uint_eq(count(&e, LK_EVENT_SYNC), 2 * STEPS); /* a wait, and a test that found it */
     for (size_t i = 0; i < (size_t)STEP * STEPS; i++) {
-        const struct lk_event_collective *c = collective(&e, "MPI_COMM_WORLD", i);
+        const struct lk_event_detail *c = collective(&e, "MPI_COMM_WORLD", i);
 
         ck_assert_str_eq(lk_events_text(&e, c->function), expected[i % STEP].function);
         ck_assert_uint_eq(c->elements, expected[i % STEP].elements);

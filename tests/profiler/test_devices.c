@@ -35,7 +35,7 @@ START_TEST(gpus_are_settled)
 
     must(lk_events_init(&e, NULL));
     for (; n < LANES && cases[_i].lanes[n].n; n++) {
-        struct lk_event event = {.kind = LK_EVENT_KERNEL};
+        struct lk_import_event event = {.kind = LK_EVENT_KERNEL};
 
         must(lk_events_lane(
             &e, cases[_i].lanes[n].device + cases[_i].lanes[n].process * LK_SHARED_DEVICE, 7, true,

@@ -52,8 +52,8 @@ START_TEST(entries_become_events)
     ck_assert_str_eq(e.source.backend, "nccl");
     ck_assert(e.source.lost && !e.source.cut);
     for (size_t i = 0; i < e.n_events; i++) {
-        const struct lk_event *x = &e.events[i];
-        const struct lk_event_collective *c = &e.details[x->detail - 1];
+        const struct lk_import_event *x = &e.events[i];
+        const struct lk_event_detail *c = &e.details[x->detail - 1];
 
         if (x->kind == LK_EVENT_COLLECTIVE) {
             ck_assert_int_eq(x->end_ns - x->start_ns, 1500000);

@@ -37,7 +37,7 @@ static char *put_nodes(const char *name, const struct chakra_node *nodes, size_t
 }
 
 /* Return the first event of a name; the test fails without one. */
-static const struct lk_event *event_of(const struct lk_events *e, const char *name)
+static const struct lk_import_event *event_of(const struct lk_events *e, const char *name)
 {
     for (size_t i = 0; i < e->n_events; i++)
         if (!strcmp(lk_events_text(e, e->events[i].name), name))
@@ -58,7 +58,7 @@ static bool has_note(const struct lk_events *e, const char *text)
 static void assert_times(const struct lk_events *e, const char *name, int64_t start_us,
                          int64_t end_us)
 {
-    const struct lk_event *x = event_of(e, name);
+    const struct lk_import_event *x = event_of(e, name);
 
     ck_assert_msg(x->start_ns == 1000 * (1000000 + start_us) &&
                       x->end_ns == 1000 * (1000000 + end_us),
@@ -327,7 +327,7 @@ START_TEST(json_is_read)
 {
     char *path = scratch_put("x.1.json", json, sizeof json - 1);
     const struct lk_format *format = NULL;
-    const struct lk_event *x;
+    const struct lk_import_event *x;
     struct lk_events e;
 
     must(lk_format_of(path, &format));

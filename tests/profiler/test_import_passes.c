@@ -21,18 +21,18 @@ static void begin(struct run *r, int64_t end_ms)
     r->e.source.format = "test";
     must(lk_events_lane(&r->e, 9, 1, false, &r->host));
     must(lk_events_lane(&r->e, 0, 7, true, &r->stream));
-    must(lk_events_add(
-        &r->e, &(struct lk_event){.kind = LK_EVENT_STEP, .lane = r->host, .end_ns = end_ms * MS}));
+    must(lk_events_add(&r->e, &(struct lk_import_event){
+                                  .kind = LK_EVENT_STEP, .lane = r->host, .end_ns = end_ms * MS}));
 }
 
 /* Add a range of the host, half a ms long, and the kernel that it launches, if it has one. */
 static void range(struct run *r, enum lk_event_kind kind, int64_t at_ms, bool kernel)
 {
-    struct lk_event x = {.kind = (uint8_t)kind,
-                         .lane = r->host,
-                         .start_ns = at_ms * MS,
-                         .end_ns = at_ms * MS + MS / 2,
-                         .link = (uint64_t)at_ms + 1};
+    struct lk_import_event x = {.kind = (uint8_t)kind,
+                                .lane = r->host,
+                                .start_ns = at_ms * MS,
+                                .end_ns = at_ms * MS + MS / 2,
+                                .link = (uint64_t)at_ms + 1};
 
     must(lk_events_add(&r->e, &x));
     if (!kernel)
@@ -47,12 +47,12 @@ static void range(struct run *r, enum lk_event_kind kind, int64_t at_ms, bool ke
 /* Make the trace, and count its spans of a kind. */
 static size_t count(struct run *r, enum lk_span_kind kind, int *accumulation)
 {
-    const struct lk_rank_options o = {.source = "test", .device = -1};
+    const struct lk_import_rank_options o = {.source = "test", .device = -1};
     struct lk_trace t;
     size_t n = 0;
 
     lk_events_sort(&r->e);
-    must(lk_rank_trace(&r->e, &o, &t));
+    must(lk_import_trace(&r->e, &o, &t));
     lk_events_fini(&r->e);
     for (size_t i = 0; i < t.n_spans; i++)
         n += t.spans[i].span.kind == kind;

@@ -89,13 +89,14 @@ static void begin(struct run *r)
 }
 
 /* Launch work of 1 ms at at_ms. */
-static struct lk_event launch(struct run *r, enum lk_event_kind kind, const char *name, int at_ms)
+static struct lk_import_event launch(struct run *r, enum lk_event_kind kind, const char *name,
+                                     int at_ms)
 {
-    struct lk_event x = {.kind = LK_EVENT_LAUNCH,
-                         .start_ns = (int64_t)at_ms * MS,
-                         .end_ns = (int64_t)at_ms * MS + 1000,
-                         .lane = r->host,
-                         .link = r->graph ? r->graph : ++r->link};
+    struct lk_import_event x = {.kind = LK_EVENT_LAUNCH,
+                                .start_ns = (int64_t)at_ms * MS,
+                                .end_ns = (int64_t)at_ms * MS + 1000,
+                                .lane = r->host,
+                                .link = r->graph ? r->graph : ++r->link};
 
     if (!r->graph || r->graph != r->launched)
         must(lk_events_add(&r->e, &x));
@@ -110,7 +111,8 @@ static struct lk_event launch(struct run *r, enum lk_event_kind kind, const char
 
 static void copy(struct run *r, int at_ms)
 {
-    const struct lk_event x = launch(r, LK_EVENT_COPY, "Memcpy HtoD (Pinned -> Device)", at_ms);
+    const struct lk_import_event x =
+        launch(r, LK_EVENT_COPY, "Memcpy HtoD (Pinned -> Device)", at_ms);
 
     must(lk_events_add(&r->e, &x));
 }
@@ -118,11 +120,11 @@ static void copy(struct run *r, int at_ms)
 /* Add a kernel of 1 ms, launched at at_ms; elements: of an all-reduce, 0: not known. */
 static void kernel(struct run *r, const char *name, bool comm, int at_ms, uint64_t elements)
 {
-    struct lk_event x = launch(r, LK_EVENT_KERNEL, name, at_ms);
+    struct lk_import_event x = launch(r, LK_EVENT_KERNEL, name, at_ms);
 
     x.lane = comm ? r->comm : r->compute;
     if (elements) {
-        struct lk_event_collective c = {.elements = elements, .dtype = LK_F32, .dtype_known = true};
+        struct lk_event_detail c = {.elements = elements, .dtype = LK_F32, .dtype_known = true};
 
         must(lk_events_name(&r->e, "all_reduce", 10, &c.function));
         must(lk_events_detail(&r->e, &c, &x.detail));
@@ -150,11 +152,11 @@ static void step(struct run *r, int at_ms, bool sizes, bool optimizer)
 
 static enum lk_status make(struct run *r, struct lk_trace *out)
 {
-    const struct lk_rank_options o = {.source = "test", .device = -1};
+    const struct lk_import_rank_options o = {.source = "test", .device = -1};
     enum lk_status st;
 
     lk_events_sort(&r->e);
-    st = lk_rank_trace(&r->e, &o, out);
+    st = lk_import_trace(&r->e, &o, out);
     lk_events_fini(&r->e);
     return st;
 }
@@ -339,8 +341,8 @@ START_TEST(without_compute_nothing_is_exposed)
 
     begin(&r);
     for (int i = 0; i < 2 * STEPS; i++) {
-        struct lk_event_collective c = {.elements = i % 2 ? 500 : 1000, .dtype_known = true};
-        struct lk_event x = {.kind = LK_EVENT_COLLECTIVE, .lane = r.host};
+        struct lk_event_detail c = {.elements = i % 2 ? 500 : 1000, .dtype_known = true};
+        struct lk_import_event x = {.kind = LK_EVENT_COLLECTIVE, .lane = r.host};
 
         x.start_ns = (int64_t)(10 * i + 20 * (i / 2)) * MS;
         x.end_ns = x.start_ns + 5 * MS;

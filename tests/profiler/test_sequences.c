@@ -79,17 +79,17 @@ static enum lk_status name(struct lk_events *e, const char *text, uint32_t *out)
 }
 
 /* Set function, size and state of a word, and return what is behind it. */
-static const char *read_word(const char *at, struct lk_events *e, struct lk_event_collective *c)
+static const char *read_word(const char *at, struct lk_events *e, struct lk_event_detail *c)
 {
     static const char letters[] = "rgtf";
     static const char *const functions[] = {"all_reduce", "all_gather", "all_to_all", "all_reduce"};
     size_t i = (size_t)(strchr(letters, *at) - letters);
 
-    *c = (struct lk_event_collective){.elements = 100,
-                                      .sequence = c->sequence,
-                                      .dtype = *at == 'f' ? LK_F64 : LK_F32,
-                                      .dtype_known = true,
-                                      .state = LK_COLLECTIVE_COMPLETED};
+    *c = (struct lk_event_detail){.elements = 100,
+                                  .sequence = c->sequence,
+                                  .dtype = *at == 'f' ? LK_F64 : LK_F32,
+                                  .dtype_known = true,
+                                  .state = LK_COLLECTIVE_COMPLETED};
     must(name(e, functions[i], &c->function));
     must(name(e, "g", &c->group));
     at++;
@@ -103,8 +103,8 @@ static const char *read_word(const char *at, struct lk_events *e, struct lk_even
 static void add_rank(struct lk_sequences *s, int rank, const char *text)
 {
     static const int members[] = {0, 1, 2, 3};
-    struct lk_event_collective c = {.sequence = (uint64_t)(text[0] - '1')};
-    struct lk_event x = {.kind = LK_EVENT_ENQUEUE};
+    struct lk_event_detail c = {.sequence = (uint64_t)(text[0] - '1')};
+    struct lk_import_event x = {.kind = LK_EVENT_ENQUEUE};
     struct lk_events e;
 
     must(lk_events_init(&e, NULL));
