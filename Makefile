@@ -135,9 +135,12 @@ $(BUILD)/tests/fuzz/%.o: LK_CFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $(basena
 endif
 $(BUILD)/tests/%.o: LK_CFLAGS += -I$(BUILD) -DLK_BUILD_DIR='"$(BUILD)"'
 
+# In the test program allocations can be made to fail: tests/rigs/failing_alloc.h.
+TEST_WRAP := $(foreach f,malloc calloc realloc strdup strndup vasprintf free,-Wl,--wrap=$(f))
+
 $(BUILD)/test_lockstep: $(TEST_OBJ) $(BUILD)/libbench.a $(LIBS) $(BUILD)/lockstep $(BUILD)/bench/overhead $(BUILD)/bench/accuracy_scaling $(BUILD)/probe.mk
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TEST_OBJ) -Wl,--start-group $(BUILD)/libbench.a $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(TEST_WRAP) -o $@ $(TEST_OBJ) -Wl,--start-group $(BUILD)/libbench.a $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 
 # A tool for NVTX, which the program loads when NVTX_INJECTION64_PATH names it.
 ifneq ($(findstring LK_HAVE_NVTX,$(PROBE_CFLAGS)),)

@@ -40,10 +40,11 @@ static const struct {
     {NULL, "/opt/conda/lib/python3*/site-packages/nvidia/*/lib"},
 };
 
-/* State of a search: the library found, and why the last file that opened was rejected. */
+/* State of a search: the library, once it is found, and why the last file that opened was rejected.
+ */
 struct search {
     const struct lk_library_spec *spec;
-    struct lk_library *found;
+    struct lk_library *out; /* owned by whoever searches */
     char why[256];
 };
 
@@ -69,7 +70,7 @@ static const char *lacking(const struct lk_library_spec *spec, void *handle)
     return NULL;
 }
 
-/* Return true if the search can end: the library was found, or memory ran out. */
+/* Return true if the file is the library. */
 static bool try_file(struct search *s, const char *path)
 {
     struct link_map *map = NULL;
@@ -79,15 +80,15 @@ static bool try_file(struct search *s, const char *path)
     if (!handle)
         return false;
     lacks = lacking(s->spec, handle);
-    if (lacks || lk_alloc(&s->found, 1, sizeof *s->found) != LK_OK) {
-        snprintf(s->why, sizeof s->why, "; %s lacks %s", path, lacks ? lacks : "memory");
+    if (lacks) {
+        snprintf(s->why, sizeof s->why, "; %s lacks %s", path, lacks);
         dlclose(handle);
         return false;
     }
-    s->found->handle = handle;
+    s->out->handle = handle;
     if (dlinfo(handle, RTLD_DI_LINKMAP, &map) == 0 && map && map->l_name[0])
         path = map->l_name;
-    snprintf(s->found->path, sizeof s->found->path, "%s", path);
+    snprintf(s->out->path, sizeof s->out->path, "%s", path);
     return true;
 }
 
@@ -221,13 +222,16 @@ enum lk_status lk_library_open(const struct lk_library_spec *spec, void *table,
 {
     struct search s = {.spec = spec};
 
-    if (!try_user(&s) && !try_loader(&s) && !try_places(&s) && !try_python(&s))
+    LK_PASS(lk_alloc(&s.out, 1, sizeof *s.out));
+    if (!try_user(&s) && !try_loader(&s) && !try_places(&s) && !try_python(&s)) {
+        free(s.out);
         return lk_fail(LK_EUNSUPPORTED,
                        "%s (%s) was not found: not by the loader, not in CUDA_HOME, not among "
                        "Python's packages%s; name its folder in LOCKSTEP_LIBRARY_PATH",
                        spec->name, spec->files[0], s.why);
-    fill_table(spec, s.found->handle, table);
-    *out = s.found;
+    }
+    fill_table(spec, s.out->handle, table);
+    *out = s.out;
     return LK_OK;
 }
 
