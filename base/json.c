@@ -30,7 +30,7 @@ const char *lk_json_type_text(enum lk_json_type t)
     return texts[t];
 }
 
-const char *lk_json_path_(const struct lk_json *v, const char *key, char *buf, size_t size)
+const char *lk_json_path(const struct lk_json *v, const char *key, char *buf, size_t size)
 {
     char part[256];
     size_t at = size - 1;
@@ -60,7 +60,7 @@ enum lk_status lk_json_error_(const struct lk_json *v, const char *fmt, ...)
 {
     char text[512];
     char path[256];
-    const char *where = lk_json_path_(v, NULL, path, sizeof path);
+    const char *where = lk_json_path(v, NULL, path, sizeof path);
     va_list ap;
 
     va_start(ap, fmt);
@@ -265,7 +265,7 @@ static enum lk_status fail_missing(struct lk_json *obj, const char *key)
             words[n++] = obj->items[i]->key;
     near = n ? lk_words_nearest(key, words, n) : NULL;
     return lk_fail(LK_EPARSE, "%s:%zu: %s: missing%s%s%s", obj->doc->name, obj->line,
-                   lk_json_path_(obj, key, path, sizeof path), near ? " (there is \"" : "",
+                   lk_json_path(obj, key, path, sizeof path), near ? " (there is \"" : "",
                    near ? near : "", near ? "\")" : "");
 }
 

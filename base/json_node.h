@@ -56,7 +56,7 @@ struct lk_json_doc {
 const char *lk_json_type_text(enum lk_json_type t);
 /* Write the path of v, or of its member `key` (NULL: v itself), as "a.b[3].c" to buf, cut at the
  * front when it is too long. Return its start. v may be NULL: the root. */
-const char *lk_json_path_(const struct lk_json *v, const char *key, char *buf, size_t size);
+const char *lk_json_path(const struct lk_json *v, const char *key, char *buf, size_t size);
 
 /* ---- json_text.c ---- */
 

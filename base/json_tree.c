@@ -115,7 +115,7 @@ static enum lk_status fail_here(const struct builder *b, const char *fmt, ...)
 static enum lk_status fail_here(const struct builder *b, const char *fmt, ...)
 {
     char text[256], path[256];
-    const char *where = lk_json_path_(b->open, b->key, path, sizeof path);
+    const char *where = lk_json_path(b->open, b->key, path, sizeof path);
     va_list ap;
 
     va_start(ap, fmt);

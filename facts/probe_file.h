@@ -56,7 +56,7 @@ enum lk_probe_kind {
     LK_PROBE_KIND_COUNT
 };
 
-/* X(function, name): the names are those of struct lk_event_collective. */
+/* X(function, name): the names are those of struct lk_event_detail. */
 #define LK_PROBE_FUNCTION_LIST(X)                                                                  \
     X(LK_PROBE_NO_FUNCTION, "")                                                                    \
     X(LK_PROBE_ALL_REDUCE, "all_reduce")                                                           \
