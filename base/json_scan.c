@@ -197,6 +197,7 @@ static bool read_word(struct lk_scan *s)
         lost = s->n_lost;
         s->at = first;
         if (!refill(s, first)) {
+            first = s->at; /* the window may have moved */
             s->at = s->end;
             break;
         }

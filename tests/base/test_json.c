@@ -1,4 +1,4 @@
-/* JSON is read: accepted texts, errors with file, line and key, streams, and walks. */
+/* JSON is read: accepted texts, errors with file, line and key, large files. */
 #include "base/json.h"
 
 #include "base/array.h"
@@ -466,79 +466,6 @@ START_TEST(no_file)
 }
 END_TEST
 
-/* ---- Walks ---- */
-
-struct walked {
-    int items;
-    int64_t sum;
-    char members[128];
-};
-
-static enum lk_status walk_item(void *ctx, struct lk_json *v)
-{
-    enum lk_status st = LK_OK;
-    struct walked *w = ctx;
-    int64_t n = 0;
-
-    LK_TRY(lk_json_int(v, "n", 0, 1000000, &n));
-    LK_TRY(lk_json_end(v));
-    w->items++;
-    w->sum += n;
-out:
-    return st;
-}
-
-static enum lk_status walk_member(void *ctx, const char *key, struct lk_json *v)
-{
-    struct walked *w = ctx;
-
-    if (!strcmp(key, "refuse"))
-        return lk_json_error(v, "refused");
-    strcat(strcat(w->members, key), " ");
-    return LK_OK;
-}
-
-static const struct lk_json_walk walk = {.array = "rows", .item = walk_item, .member = walk_member};
-
-static const struct {
-    const char *text, *error;
-    int items;
-    int64_t sum;
-    const char *members;
-} walks[] = {
-    {"{\"a\": 1, \"rows\": [{\"n\": 1}, {\"n\": 2}], \"b\": {\"rows\": [3]}}", NULL, 2, 3, "a b "},
-    {"{\"rows\": []}", NULL, 0, 0, ""},
-    {"{\"a\": [1]}", NULL, 0, 0, "a "},
-    {"{\"rows\": [{\"n\": 1},\n{\"n\": \"x\"}]}", ":2: rows[1].n: expected a number", 1, 1, ""},
-    {"{\"rows\": [{\"n\": 1, \"m\": 2}]}", ":1: rows[0].m: unknown key", 0, 0, ""},
-    {"{\"rows\": [{\"n\": 1, \"n\": 2}]}", ":1: rows[0].n: duplicate key", 0, 0, ""},
-    {"{\"rows\": [],\n\"rows\": []}", ":2: rows: duplicate key", 0, 0, ""},
-    {"{\"rows\": 5}", ":1: rows: expected an array, got a number", 0, 0, ""},
-    {"{\"rows\": {}}", ":1: rows: expected an array, got an object", 0, 0, ""},
-    {"[1, 2]", ":1: expected an object, got an array", 0, 0, ""},
-    {"\"text\"", ":1: expected an object, got a string", 0, 0, ""},
-    {"{\"a\": {\"x\": 1},\n\"refuse\": 1}", ":2: refuse: refused", 0, 0, "a "},
-    {"{\"rows\": [7]}", ":1: rows[0]: expected an object, got a number", 0, 0, ""},
-    {"{\"rows\": [{\"n\": 1}", ":1: rows: the text ends too early: expected ',' or ']'", 1, 1, ""},
-};
-
-START_TEST(walks_give_items_and_members)
-{
-    struct walked w = {0};
-    enum lk_status st;
-
-    write_file(walks[_i].text, strlen(walks[_i].text), "wbT");
-    st = lk_json_walk(path, &walk, &w);
-    ck_assert_msg((st == LK_OK) == !walks[_i].error, "%s: %s", walks[_i].text, lk_error_text());
-    if (walks[_i].error)
-        ck_assert_msg(strstr(lk_error_text(), walks[_i].error) == lk_error_text() + strlen(path),
-                      "%s", lk_error_text());
-    ck_assert_int_eq(w.items, walks[_i].items);
-    ck_assert_int_eq(w.sum, walks[_i].sum);
-    ck_assert_str_eq(w.members, walks[_i].members);
-}
-END_TEST
-
 SUITE(json, t)
 {
     tcase_add_checked_fixture(t, make_path, remove_path);
@@ -556,5 +483,4 @@ SUITE(json, t)
     tcase_add_test(t, lines_of_a_large_file);
     tcase_add_loop_test(t, damaged_gzip_is_an_error, 0, 2);
     tcase_add_test(t, no_file);
-    tcase_add_loop_test(t, walks_give_items_and_members, 0, (int)LK_COUNT(walks));
 }
