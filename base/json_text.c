@@ -50,12 +50,14 @@ bool lk_json_word(const char *text, size_t n, enum lk_json_type *type)
     } words[] = {{"null", LK_JSON_NULL}, {"true", LK_JSON_BOOL}, {"false", LK_JSON_BOOL}};
 
     *type = LK_JSON_NUMBER;
+    if (n > 0 && text[0] <= '9')
+        return is_number(text, n);
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (n == strlen(words[i].word) && !memcmp(text, words[i].word, n)) {
             *type = words[i].type;
             return true;
         }
-    return is_number(text, n);
+    return false;
 }
 
 /* ---- Texts ---- */
@@ -137,27 +139,42 @@ static size_t read_escape(const char *text, size_t n, char *out, size_t *written
     return read;
 }
 
+/* Return how many bytes of ASCII without escapes are at text. */
+static size_t plain(const char *text, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n && (signed char)text[i] >= ' ' && text[i] != '\\') /* others are negative */
+        i++;
+    return i;
+}
+
 const char *lk_json_decode(const char *text, size_t n, char *out)
 {
-    size_t written = 0, step;
+    size_t i = 0, written = 0, step, more;
 
-    for (size_t i = 0; i < n; i += step) {
-        const unsigned char c = (unsigned char)text[i];
-        size_t more = step = 1;
-
-        if (c == '\\')
+    for (;;) {
+        step = plain(text + i, n - i);
+        memcpy(out + written, text + i, step);
+        i += step;
+        written += step;
+        if (i == n)
+            break;
+        if (text[i] == '\\') {
             step = read_escape(text + i, n - i, out + written, &more);
-        else if (c >= 0x80)
-            step = more = lk_utf8_bytes(text + i);
-        if (!step)
-            return c == '\\' ? "a string has an escape that JSON does not know"
-                             : "a string has bytes that are no UTF-8";
-        if (c < ' ')
+            if (!step)
+                return "a string has an escape that JSON does not know";
+            if (!out[written])
+                return "a string contains a NUL character";
+        } else if ((unsigned char)text[i] < ' ') {
             return "a string has a control character or a line's end in it";
-        if (c != '\\')
+        } else {
+            step = more = lk_utf8_bytes(text + i);
+            if (!step)
+                return "a string has bytes that are no UTF-8";
             memcpy(out + written, text + i, step);
-        if (!out[written])
-            return "a string contains a NUL character";
+        }
+        i += step;
         written += more;
     }
     out[written] = '\0';
