@@ -33,6 +33,7 @@
 #include "facts/score.h"
 #include "reports/print.h"
 #include "sim/forecast/forecast.h"
+#include "sim/forecast/step_evidence.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -135,21 +136,20 @@ static enum lk_status forecast(struct item *item, enum model m)
     struct lk_cluster cluster = {0};
     struct lk_evidence_source source = {0};
     struct lk_forecast f = {0};
-    const int64_t ranks = item->run.ranks, accumulation = item->run.accumulation;
-    struct lk_predict_request q = {.world_sizes = &ranks,
-                                   .n_world_sizes = 1,
-                                   .accumulations = &accumulation,
-                                   .n_accumulations = 1,
-                                   .caps = &item->run.cap_bytes,
-                                   .n_caps = 1,
-                                   .level = LEVEL,
-                                   .draws = DRAWS,
-                                   .seed = 1};
+    const struct lk_axis_value ranks = {.count = item->run.ranks},
+                               accumulation = {.count = item->run.accumulation},
+                               cap = {.count = (int64_t)item->run.cap_bytes};
+    struct lk_forecast_request q = {.axes[LK_AXIS_GPUS] = {&ranks, 1},
+                                    .axes[LK_AXIS_ACCUMULATION] = {&accumulation, 1},
+                                    .axes[LK_AXIS_BUCKET_CAP] = {&cap, 1},
+                                    .level = LEVEL,
+                                    .draws = DRAWS,
+                                    .seed = 1};
 
     LK_TRY(read_evidence(&item->run, &job, &cluster));
     lessen(m, &job, &cluster);
     LK_TRY(lk_step_evidence(&job, &cluster, &q, &source));
-    LK_TRY(lk_forecast_run(&source, &q, &f));
+    LK_TRY(lk_forecast_run(&source, &q, &f, NULL));
     item->predicted_s[m] = f.points[0].step_s;
     if (m == OURS) {
         item->lo_s = f.points[0].step_lo_s;

@@ -20,6 +20,7 @@
 #include "facts/gradients.h"
 #include "facts/score.h"
 #include "reports/print.h"
+#include "sim/forecast/forecast.h"
 #include "sim/throughput/throughput.h"
 
 #include <math.h>
@@ -101,15 +102,14 @@ static enum lk_status predict(struct item *item, struct lk_job *job,
 {
     enum lk_status st = LK_OK;
     struct lk_throughput_model m = {job, k == READY, cluster};
-    const int64_t ranks = item->run.ranks, accumulation = item->run.accumulation;
+    const struct lk_axis_value ranks = {.count = item->run.ranks},
+                               accumulation = {.count = item->run.accumulation},
+                               cap = {.count = (int64_t)item->run.cap_bytes};
     struct lk_throughput_request q = {.model = k == LAW ? NULL : &m,
                                       .gpus_per_node = 1,
-                                      .grid = {.world_sizes = &ranks,
-                                               .n_world_sizes = 1,
-                                               .accumulations = &accumulation,
-                                               .n_accumulations = 1,
-                                               .caps = &item->run.cap_bytes,
-                                               .n_caps = k == LAW ? 0 : 1,
+                                      .grid = {.axes[LK_AXIS_GPUS] = {&ranks, 1},
+                                               .axes[LK_AXIS_ACCUMULATION] = {&accumulation, 1},
+                                               .axes[LK_AXIS_BUCKET_CAP] = {&cap, k == LAW ? 0 : 1},
                                                .level = LEVEL,
                                                .draws = DRAWS,
                                                .seed = 1}};
@@ -120,7 +120,7 @@ static enum lk_status predict(struct item *item, struct lk_job *job,
     if (k == LAW && item->run.cap_bytes != t->points[0].config.cap_bytes)
         return LK_OK;
     LK_TRY(lk_throughput_evidence(t, &q, &source));
-    LK_TRY(lk_forecast_run(&source, &q.grid, &f));
+    LK_TRY(lk_forecast_run(&source, &q.grid, &f, NULL));
     item->scored[k] = (struct lk_scored){item->measured_s, f.points[0].step_s,
                                          f.points[0].step_lo_s, f.points[0].step_hi_s};
 out:

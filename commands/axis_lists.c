@@ -12,10 +12,8 @@ enum { VALUES_MAX = 256 }; /* most values of one axis */
 
 void axis_lists_fini(struct axis_lists *l)
 {
-    for (int a = 0; a < LK_AXIS_COUNT; a++) {
+    for (int a = 0; a < LK_AXIS_COUNT; a++)
         free(l->values[a]);
-        free(l->numbers[a]);
-    }
     for (size_t i = 0; i < l->n_gpus; i++)
         lk_cluster_fini(&l->gpus[i]);
     free(l->gpus);
@@ -43,7 +41,7 @@ static enum lk_status read_value(struct axis_lists *l, enum lk_axis a, const cha
     for (size_t i = 0; i < l->n[a]; i++)
         if (lk_axis_value_equal(a, &values[i], v))
             return lk_fail(LK_EUSAGE, "--%s: '%s' is there twice", lk_axis_option(a), word);
-    l->numbers[a][l->n[a]++] = (int64_t)v->number.value;
+    l->n[a]++;
     return LK_OK;
 }
 
@@ -54,7 +52,6 @@ static enum lk_status read_axis(struct axis_lists *l, enum lk_axis a, const char
 
     LK_TRY(lk_strdup(&copy, text));
     LK_TRY(lk_alloc(&l->values[a], VALUES_MAX, sizeof *l->values[a]));
-    LK_TRY(lk_alloc(&l->numbers[a], VALUES_MAX, sizeof *l->numbers[a]));
     for (rest = copy; (word = lk_list_next(&rest));)
         LK_TRY(read_value(l, a, word));
 out:
@@ -69,4 +66,12 @@ enum lk_status axis_lists_read(const char *const texts[LK_AXIS_COUNT], struct ax
         if (texts[a])
             LK_PASS(read_axis(out, (enum lk_axis)a, texts[a]));
     return LK_OK;
+}
+
+void axis_lists_ask(const struct axis_lists *l, struct lk_forecast_request *q)
+{
+    for (int a = 0; a < LK_AXIS_COUNT; a++) {
+        q->axes[a].v = l->values[a];
+        q->axes[a].n = l->n[a];
+    }
 }

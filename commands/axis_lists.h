@@ -9,10 +9,9 @@
 
 #include "base/status.h"
 #include "facts/cluster.h"
-#include "sim/whatif/axis.h"
+#include "sim/forecast/axis.h"
 
 #include <stddef.h>
-#include <stdint.h>
 
 /* The files that values of a kind name. */
 #define AXIS_ROLE_COUNT  LK_ROLE_NONE
@@ -35,7 +34,6 @@
 /* Lists of values, which stay where they are; those of an axis that was not given are NULL. */
 struct axis_lists {
     struct lk_axis_value *values[LK_AXIS_COUNT];
-    int64_t *numbers[LK_AXIS_COUNT]; /* the same, of counts, sizes, and yes (1) or no (0) */
     size_t n[LK_AXIS_COUNT];
     struct lk_cluster *gpus; /* the clusters that values of --gpu name */
     size_t n_gpus;
@@ -43,6 +41,8 @@ struct axis_lists {
 
 /* Read the texts, NULL where not given; *out is zero. Call axis_lists_fini after a failure, too. */
 enum lk_status axis_lists_read(const char *const texts[LK_AXIS_COUNT], struct axis_lists *out);
+/* Ask for the lists, which the request borrows. */
+void axis_lists_ask(const struct axis_lists *l, struct lk_forecast_request *q);
 void axis_lists_fini(struct axis_lists *l);
 
 #endif

@@ -77,12 +77,12 @@ enum lk_status evidence_open_table(const struct throughput_options *o, const cha
     return lk_throughput_evidence(&in->table, &in->request, &in->source);
 }
 
-static int most_gpus(const struct lk_predict_request *q)
+static int most_gpus(const struct lk_forecast_request *q)
 {
     int64_t most = 0;
 
-    for (size_t i = 0; i < q->n_world_sizes; i++)
-        most = q->world_sizes[i] > most ? q->world_sizes[i] : most;
+    for (size_t i = 0; i < q->axes[LK_AXIS_GPUS].n; i++)
+        most = q->axes[LK_AXIS_GPUS].v[i].count > most ? q->axes[LK_AXIS_GPUS].v[i].count : most;
     return most < LK_RANKS_MAX ? (int)most : LK_RANKS_MAX;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "commands/common_rows.h"
+#include "sim/forecast/step_evidence.h"
 #include "sim/throughput/throughput.h"
 
 #include <stddef.h>

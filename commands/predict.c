@@ -65,25 +65,15 @@ static const struct lk_option rows[] = {
 };
 /* clang-format on */
 
-static struct lk_predict_request make_request(const struct options *o, const struct axis_lists *l)
+static void make_request(const struct options *o, const struct axis_lists *l,
+                         struct lk_forecast_request *q)
 {
-    return (struct lk_predict_request){.world_sizes = l->numbers[LK_AXIS_GPUS],
-                                       .n_world_sizes = l->n[LK_AXIS_GPUS],
-                                       .local_batches = l->numbers[LK_AXIS_LOCAL_BATCH],
-                                       .n_local_batches = l->n[LK_AXIS_LOCAL_BATCH],
-                                       .accumulations = l->numbers[LK_AXIS_ACCUMULATION],
-                                       .n_accumulations = l->n[LK_AXIS_ACCUMULATION],
-                                       .no_syncs = l->numbers[LK_AXIS_NO_SYNC],
-                                       .n_no_syncs = l->n[LK_AXIS_NO_SYNC],
-                                       .caps = (const uint64_t *)l->numbers[LK_AXIS_BUCKET_CAP],
-                                       .n_caps = l->n[LK_AXIS_BUCKET_CAP],
-                                       .first_buckets =
-                                           (const uint64_t *)l->numbers[LK_AXIS_FIRST_BUCKET],
-                                       .n_first_buckets = l->n[LK_AXIS_FIRST_BUCKET],
-                                       .global_batch = o->global_batch,
-                                       .level = o->level,
-                                       .draws = (int)o->draws,
-                                       .seed = (uint64_t)o->seed};
+    *q = (struct lk_forecast_request){.global_batch = o->global_batch,
+                                      .level = o->level,
+                                      .draws = (int)o->draws,
+                                      .seed = (uint64_t)o->seed,
+                                      .plan = &o->plan.request};
+    axis_lists_ask(l, q);
 }
 
 /* Tabulate what fits on the GPUs of all presets; NULL where none says its memory. */
@@ -197,10 +187,10 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
 
     LK_TRY(check(o, operands, n));
     LK_TRY(axis_lists_read(o->axes, &lists));
-    in.request.grid = make_request(o, &lists);
+    make_request(o, &lists, &in.request.grid);
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
                          : evidence_open_job(operands, 1, operands[1], &facts, &in));
-    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f));
+    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, NULL));
     if (in.source.job && (!o->table.file || plan_asked(&o->plan)))
         LK_TRY(lk_plan_forecast(&in.job, &in.cluster, &o->plan.request, NULL, &f));
     LK_TRY(forecast_write(&f, o->out, o->csv));

@@ -96,11 +96,12 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
 {
     const struct options *o = options;
     enum lk_status st = LK_OK;
-    struct evidence_inputs in = {.request.grid = {.local_batches = &o->local_batch,
-                                                  .n_local_batches = o->local_batch ? 1 : 0,
-                                                  .level = o->level,
-                                                  .draws = (int)o->draws,
-                                                  .seed = (uint64_t)o->seed}};
+    const struct lk_axis_value batch = {.count = o->local_batch};
+    struct evidence_inputs in = {
+        .request.grid = {.axes[LK_AXIS_LOCAL_BATCH] = {&batch, o->local_batch ? 1 : 0},
+                         .level = o->level,
+                         .draws = (int)o->draws,
+                         .seed = (uint64_t)o->seed}};
     const struct machine_facts facts = {.gpus_per_node = o->table.gpus_per_node};
     struct lk_backtests tests = {0};
     struct lk_table *table = NULL;

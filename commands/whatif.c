@@ -1,5 +1,4 @@
 /* lockstep whatif: a grid over buckets, batches, networks, shardings, ...; names the best. */
-#include "sim/whatif/whatif.h"
 #include "base/array.h"
 #include "base/option.h"
 #include "base/progress.h"
@@ -12,6 +11,7 @@
 #include "commands/output.h"
 #include "facts/forecast.h"
 #include "facts/job.h"
+#include "sim/forecast/forecast.h"
 #include "sim/planning/memory.h"
 
 #include <stddef.h>
@@ -59,49 +59,46 @@ static void show_progress(void *user, size_t done, size_t total)
     lk_progress("configuration", (double)done, (double)total);
 }
 
-static struct lk_whatif_request make_request(const struct options *o, const struct axis_lists *l)
+static void make_request(const struct options *o, const struct axis_lists *l,
+                         struct lk_forecast_request *q)
 {
-    struct lk_whatif_request q = {.global_batch = o->global_batch,
-                                  .level = o->level,
-                                  .draws = (int)o->draws,
-                                  .seed = (uint64_t)o->seed,
-                                  .plan = &o->plan.request,
-                                  .progress = show_progress};
-
-    for (int a = 0; a < LK_AXIS_COUNT; a++) {
-        q.axes[a].v = l->values[a];
-        q.axes[a].n = l->n[a];
-    }
-    return q;
+    *q = (struct lk_forecast_request){.global_batch = o->global_batch,
+                                      .level = o->level,
+                                      .draws = (int)o->draws,
+                                      .seed = (uint64_t)o->seed,
+                                      .compare = true,
+                                      .plan = &o->plan.request,
+                                      .progress = show_progress};
+    axis_lists_ask(l, q);
 }
 
 /* Add memory, cost and time to the target to every point, for the GPU of its scenario; a table of
  * throughputs does not tell them. */
 static enum lk_status plan(const struct options *o, const struct lk_evidence_source *source,
-                           struct lk_whatif *w)
+                           const struct lk_gains *c, struct lk_forecast *f)
 {
     enum lk_status st = LK_OK;
     const struct lk_cluster **devices = NULL;
 
     if (o->table.file)
         return LK_OK;
-    LK_TRY(lk_alloc(&devices, w->forecast.n_points, sizeof *devices));
-    for (size_t i = 0; i < w->n_points; i++)
-        devices[i] = w->scenarios[i].change.gpu;
-    LK_TRY(lk_plan_forecast(source->job, source->cluster, &o->plan.request, devices, &w->forecast));
+    LK_TRY(lk_alloc(&devices, f->n_points, sizeof *devices));
+    for (size_t i = 0; i < f->n_points; i++)
+        devices[i] = c->scenarios[i].change.gpu;
+    LK_TRY(lk_plan_forecast(source->job, source->cluster, &o->plan.request, devices, f));
 out:
     free(devices);
     return st;
 }
 
 static enum lk_status print(const struct options *o, const struct lk_evidence_source *source,
-                            struct lk_whatif *w, struct lk_page *page)
+                            const struct lk_gains *c, const struct lk_forecast *f,
+                            struct lk_page *page)
 {
     enum { POINTS, BEST, EFFECTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, COUNT };
     enum lk_status st = LK_OK;
     struct lk_table *tables[COUNT] = {NULL};
-    const enum lk_page_place plan =
-        forecast_has_target(&w->forecast) ? LK_PAGE_MAIN : LK_PAGE_DETAIL;
+    const enum lk_page_place plan = forecast_has_target(f) ? LK_PAGE_MAIN : LK_PAGE_DETAIL;
     const struct {
         const char *name;
         enum lk_page_place place;
@@ -113,39 +110,23 @@ static enum lk_status print(const struct options *o, const struct lk_evidence_so
                       {"target", plan, FORECAST_PLAN},
                       {"memory", LK_PAGE_MAIN, FORECAST_WHOLE}};
 
-    LK_TRY(lk_forecast_table(&w->forecast, &tables[POINTS]));
-    LK_TRY(lk_forecast_best_table(&w->forecast, BEST_MAX, &tables[BEST]));
-    if (w->n_effects)
-        LK_TRY(lk_whatif_effect_table(w, &tables[EFFECTS]));
-    LK_TRY(lk_forecast_plan_tables(&w->forecast, o->page.format != LK_FORMAT_TEXT, &tables[PLANS]));
+    LK_TRY(lk_forecast_table(f, &tables[POINTS]));
+    LK_TRY(lk_forecast_best_table(f, BEST_MAX, &tables[BEST]));
+    if (c->n_effects)
+        LK_TRY(lk_gains_table(c, &tables[EFFECTS]));
+    LK_TRY(lk_forecast_plan_tables(f, o->page.format != LK_FORMAT_TEXT, &tables[PLANS]));
     if (o->plan.memory && !o->table.file)
         LK_TRY(lk_memory_table(source->job, lk_plan_device_bytes(source->cluster, &o->plan.request),
-                               &w->forecast, &tables[MEMORY]));
-    LK_TRY(forecast_page_answer(&w->forecast, true, page));
+                               f, &tables[MEMORY]));
+    LK_TRY(forecast_page_answer(f, true, page));
     for (int i = 0; i < COUNT; i++)
-        LK_TRY(forecast_page_table(&w->forecast, shown[i].name, shown[i].place, shown[i].view,
-                                   &tables[i], page));
+        LK_TRY(
+            forecast_page_table(f, shown[i].name, shown[i].place, shown[i].view, &tables[i], page));
     LK_TRY(forecast_page_files(o->out, o->csv, page));
 out:
     for (int i = 0; i < COUNT; i++)
         lk_table_destroy(tables[i]);
     return st;
-}
-
-/* Open the source; the first local batch asked for is that of a table without that column. */
-static enum lk_status open_source(const struct options *o, const struct axis_lists *l,
-                                  const char *const *operands, int n, struct evidence_inputs *in)
-{
-    in->request.grid = (struct lk_predict_request){.local_batches = l->numbers[LK_AXIS_LOCAL_BATCH],
-                                                   .n_local_batches = l->n[LK_AXIS_LOCAL_BATCH] > 0,
-                                                   .global_batch = o->global_batch,
-                                                   .level = o->level,
-                                                   .draws = (int)o->draws,
-                                                   .seed = (uint64_t)o->seed,
-                                                   .whatif = true};
-    return o->table.file
-               ? evidence_open_table(&o->table, o->cluster, operands, n, in)
-               : evidence_open_job(operands, 1, operands[1], &(struct machine_facts){0}, in);
 }
 
 static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
@@ -154,8 +135,8 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     enum lk_status st = LK_OK;
     struct axis_lists lists = {0};
     struct evidence_inputs in = {0};
-    struct lk_whatif_request request;
-    struct lk_whatif w = {0};
+    struct lk_forecast f = {0};
+    struct lk_gains c = {0};
 
     if (!o->table.file) {
         LK_TRY(check_no_table(&o->table));
@@ -164,15 +145,18 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     if (!o->axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
     LK_TRY(axis_lists_read(o->axes, &lists));
-    request = make_request(o, &lists);
-    LK_TRY(open_source(o, &lists, operands, n, &in));
+    make_request(o, &lists, &in.request.grid);
+    LK_TRY(o->table.file
+               ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
+               : evidence_open_job(operands, 1, operands[1], &(struct machine_facts){0}, &in));
     lk_progress_begin(0, 1, "forecasting the grid");
-    LK_TRY(lk_whatif_run(&in.source, &request, &w));
-    LK_TRY(plan(o, &in.source, &w));
-    LK_TRY(forecast_write(&w.forecast, o->out, o->csv));
-    LK_TRY(print(o, &in.source, &w, page));
+    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, &c));
+    LK_TRY(plan(o, &in.source, &c, &f));
+    LK_TRY(forecast_write(&f, o->out, o->csv));
+    LK_TRY(print(o, &in.source, &c, &f, page));
 out:
-    lk_whatif_fini(&w);
+    lk_gains_fini(&c);
+    lk_forecast_fini(&f);
     evidence_fini(&in);
     axis_lists_fini(&lists);
     return st;

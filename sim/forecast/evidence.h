@@ -3,7 +3,7 @@
  * model of a job on a cluster (sim/forecast/step_evidence.c), and a table of throughputs with the
  * scaling law, alone or weighed with a step model (sim/throughput/throughput_evidence.c).
  * sim/forecast/forecast.h turns any of them into a forecast, sim/forecast/backtest.h into
- * back-tests, sim/whatif/whatif.h into a what-if.
+ * back-tests.
  */
 #ifndef LK_SIM_FORECAST_EVIDENCE_H
 #define LK_SIM_FORECAST_EVIDENCE_H
@@ -13,6 +13,7 @@
 #include "facts/config.h"
 #include "facts/forecast.h"
 #include "facts/job.h"
+#include "sim/knowledge.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,15 +57,10 @@ void lk_prediction_raise(struct lk_prediction *p);
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
 /* Add what a prediction assumed to what others did. */
 void lk_unvaried_add(struct lk_unvaried *u, const struct lk_prediction *p);
+/* Note what was drawn because no run varied it; nothing was: no note. */
+enum lk_status lk_unvaried_note(const struct lk_unvaried *u, struct lk_forecast *f);
 
 struct lk_change;
-
-/* Kinds of knowledge of a step: a source of one kind knows also what those before it know. */
-enum lk_knowledge {
-    LK_KNOWS_COUNTS,      /* GPUs, nodes, local batch, accumulation */
-    LK_KNOWS_COLLECTIVES, /* gradients and their exchange over the network */
-    LK_KNOWS_RANKS        /* the compute of each rank on its device, and its memory */
-};
 
 /* A configuration that was measured, with the mean step of its runs; NaN: only its compute was. */
 struct lk_measured {
@@ -93,7 +89,7 @@ struct lk_evidence_ops {
      * none. */
     enum lk_status (*set_reference)(const void *self, struct lk_config *c);
     /*
-     * Makes the same evidence for a machine that is altered (sim/forecast/altered_cluster.h), on
+     * Makes the same evidence for a machine that is altered (sim/step/altered_cluster.h), on
      * which at most so many GPUs are asked for. *out follows these hooks, borrows from self, and is
      * ended by `close`. (optional) NULL means that no other machine can be predicted.
      */
@@ -101,8 +97,8 @@ struct lk_evidence_ops {
     /* Frees self. NULL is legal for self. (optional) NULL means that nothing is to be freed. */
     void (*close)(void *self);
     /* Adds the notes that come last. (optional) NULL means none. */
-    enum lk_status (*conclude)(const void *self, const struct lk_prediction *points, size_t n,
-                               struct lk_forecast *out);
+    enum lk_status (*conclude)(const void *self, const struct lk_prediction *const *points,
+                               size_t n, struct lk_forecast *out);
 };
 
 /* A source, with what the grid of a request starts from. All is borrowed. */

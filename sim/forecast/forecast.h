@@ -1,63 +1,79 @@
 /*
  * A forecast: the configurations asked for, each with interval, evidence, efficiency and losses,
- * with notes on all of them.
+ * with notes on all of them. `predict` and `whatif` are requests to it (sim/forecast/axis.h), with
+ * one or the other source of evidence.
  *
- *     request -> grid of configurations
- *             -> evidence: a prediction of each            (sim/forecast/evidence.h)
- *             -> reference of each, predicted once         (the smallest measured count)
- *             -> points, with efficiency over the reference
- *             -> answer: the most GPUs, best of a count, knee (facts/forecast_answer.h)
+ *     request -> grid of scenarios: a configuration on a machine, as it is or altered
+ *             -> evidence: a prediction of each, equal ones once    (sim/forecast/evidence.h)
+ *             -> points, with efficiency over their reference
+ *             -> comparison: gains, the best of a count and its ties
+ *             -> answer: sentences, knee, notes                     (facts/forecast_answer.h)
  *
- * `predict` is a request to it, with one or the other source of evidence; `whatif`
- * (sim/whatif/whatif.h) has a grid of its own over machines and configurations, and takes the
- * points from here. lk_forecast_point_of is the one place through which each estimate passes.
+ * Efficiency is throughput a GPU over the reference's: the current configuration (the job's
+ * buckets, plain DDP) on the same machine at the smallest measured count, with the same local batch
+ * and accumulation, in strong scaling with the same global batch. It is formed draw by draw where
+ * both have draws; against a reference without draws the ends of the interval are taken. Where the
+ * reference cannot be forecast, the points are, and a note says why they have no efficiency.
  *
- * Efficiency is throughput a GPU over the reference's, at the same local batch and accumulation, in
- * strong scaling at the same global batch. It is formed draw by draw where both have draws; against
- * a reference without draws the ends of the interval are taken. Where the reference cannot be
- * forecast, the points are, and a note says why they have no efficiency.
+ * At each count of GPUs one point is the best: that with the highest throughput. Points that do not
+ * fit in memory, as far as that is known, or whose local batch is outside the measured ones, are
+ * not considered. How sure it is comes from the ratios of throughputs: Monte Carlo draw i uses the
+ * same random numbers in all points, so they are formed draw by draw; each also gets a random error
+ * with a relative sd of LK_PRIOR_RESOLUTION, the smallest difference that the model resolves. A
+ * source without draws does not tell which errors two points share, so there a ratio has the error
+ * of the less certain point, and the same sd.
+ *
+ * A request that compares adds the current configuration to the points of each count, asked for or
+ * not, so that no other is named the best that is worse. Each point then has its gain, its
+ * throughput over that of the current configuration on as many GPUs, and each axis is moved alone,
+ * too.
  */
 #ifndef LK_SIM_FORECAST_FORECAST_H
 #define LK_SIM_FORECAST_FORECAST_H
 
 #include "base/status.h"
-#include "facts/cluster.h"
+#include "base/table.h"
 #include "facts/forecast.h"
-#include "facts/job.h"
+#include "sim/forecast/axis.h"
 #include "sim/forecast/evidence.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
-/* The grid of a forecast. An empty list takes the evidence's own value; arrays are borrowed. */
-struct lk_predict_request {
-    const int64_t *world_sizes; /* required */
-    size_t n_world_sizes;
-    const int64_t *local_batches; /* empty: the batch that most runs have */
-    size_t n_local_batches;
-    const int64_t *accumulations;
-    size_t n_accumulations;
-    const int64_t *no_syncs; /* 1, 0: reduce gradients on the last micro-batch alone, or on all */
-    size_t n_no_syncs;
-    const uint64_t *caps; /* bucket caps; the first bucket's limit follows (lk_config_set_cap) */
-    size_t n_caps;
-    const uint64_t *first_buckets; /* limits of the first bucket */
-    size_t n_first_buckets;
-    int64_t global_batch; /* > 0: strong scaling, samples a step; accumulation follows from it,
-                             and the local batch shrinks where it would exceed the share */
-    double level;         /* of the intervals, e.g. 0.90 */
-    int draws;            /* e.g. 200 */
-    uint64_t seed;
-    bool whatif; /* the source serves sim/whatif/whatif.h: it shows no back-tests, and refers to
-                    plain DDP */
+enum { LK_FORECAST_POINTS_MAX = 20000 };
+
+/* One axis moved alone from the current configuration. */
+struct lk_effect {
+    int world_size;
+    enum lk_axis axis;
+    char word[32];
+    double step_s;
+    struct lk_gain gain; /* without a verdict */
 };
 
-/* Forecast the grid from the evidence. A point that has no evidence or makes no sense is left out,
- * and a note gives the first one's reason; that is the failure when no point is left: LK_EEVIDENCE,
- * which names what is missing and the cheapest run that would supply it, or LK_EUSAGE. */
+/* What stands behind the points of a request that compares. */
+struct lk_gains {
+    struct lk_scenario *scenarios; /* of the points */
+    struct lk_effect *effects;
+    size_t n_effects;
+    size_t n_refused; /* points of the grid that were left out */
+};
+
+/*
+ * Forecast the grid from the evidence. compared (optional): filled for any request; NULL drops it.
+ * A point that has no evidence or makes no sense is left out and counted; a note gives the first
+ * one's reason, which is the failure when no point is left: LK_EEVIDENCE, which names what is
+ * missing and the cheapest run that would supply it, or LK_EUSAGE. LK_EUSAGE, too, for a grid above
+ * LK_FORECAST_POINTS_MAX, for no count of GPUs, for an axis that the source knows too little for,
+ * for an axis that has no meaning at any point, and for a global batch beside the accumulation
+ * axis.
+ */
 enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
-                               const struct lk_predict_request *request, struct lk_forecast *out);
+                               const struct lk_forecast_request *request, struct lk_forecast *out,
+                               struct lk_gains *compared);
+
+void lk_gains_fini(struct lk_gains *c); /* zeroes it; safe on a zeroed one */
+/* Tabulate the gain of each axis moved alone. */
+enum lk_status lk_gains_table(const struct lk_gains *c, struct lk_table **out);
 
 /*
  * Find the knee of weak scaling in full nodes: the largest number of nodes, up to `most`, within
@@ -67,24 +83,5 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
  */
 enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_config *like,
                             int most, int *out_nodes);
-
-/* Open the runs of a job and the model of its steps on a cluster, both borrowed, as a source of
- * evidence; of the request level, draws, seed, global batch and `whatif` are read. The caller
- * closes it by its hook. */
-enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluster *cluster,
-                                const struct lk_predict_request *q, struct lk_evidence_source *out);
-
-/* Make the point of a prediction. reference NULL: its efficiency is not known (NaN). */
-enum lk_status lk_forecast_point_of(const struct lk_prediction *p,
-                                    const struct lk_prediction *reference, double level,
-                                    struct lk_forecast_point *out);
-/* Note how many points were left out, and why the first was; for n of 0 nothing. */
-enum lk_status lk_forecast_note_left_out(struct lk_forecast *f, size_t n, const char *first);
-/* Note what was drawn because no run varied it; nothing was: no note. */
-enum lk_status lk_forecast_note_unvaried(struct lk_forecast *f, const struct lk_unvaried *u);
-/* Note why the reference of some efficiency cannot be forecast; NULL: all can. */
-enum lk_status lk_forecast_note_no_reference(struct lk_forecast *f, const char *why);
-/* Append a point to the forecast. */
-enum lk_status lk_forecast_add(struct lk_forecast *f, const struct lk_forecast_point *p);
 
 #endif

@@ -247,44 +247,6 @@ void lk_predictor_destroy(struct lk_predictor *p)
     free(p);
 }
 
-void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c)
-{
-    *p = (struct lk_prediction){.config = *c,
-                                .measured_s = NAN,
-                                .measured_lo_s = NAN,
-                                .measured_hi_s = NAN,
-                                .batch_extrapolation = 1,
-                                .anchor_factor = 1};
-    for (int i = 0; i < LK_LOSS_COUNT; i++)
-        p->losses_s[i] = NAN;
-}
-
-void lk_prediction_raise(struct lk_prediction *p)
-{
-    double factor = fmax(1, p->bound_s / p->step_s);
-
-    p->step_s *= factor;
-    p->lo_s = fmax(p->lo_s * factor, p->bound_s);
-    p->hi_s *= factor;
-    if (factor > 1)
-        lk_losses_close(p->losses_s, p->step_s);
-    for (size_t i = 0; i < p->n_draws; i++)
-        p->draws_s[i] = fmax(p->draws_s[i] * factor, p->bound_s);
-}
-
-void lk_unvaried_add(struct lk_unvaried *u, const struct lk_prediction *p)
-{
-    u->fixed_sd = fmax(u->fixed_sd, p->unvaried.fixed_sd);
-    u->hook |= p->unvaried.hook;
-    u->shard |= p->unvaried.shard;
-}
-
-void lk_prediction_fini(struct lk_prediction *p)
-{
-    free(p->draws_s);
-    memset(p, 0, sizeof *p);
-}
-
 /* ---- Grades ---- */
 
 enum { EVIDENCE_TEXT_BYTES = sizeof((struct lk_prediction *)0)->evidence_text };

@@ -3,16 +3,16 @@
  *
  * Divisions: predictions / altered machines / back-tests / names / notes / the whole.
  */
-#include "sim/forecast/forecast.h"
+#include "sim/forecast/step_evidence.h"
 
 #include "base/array.h"
 #include "base/stats.h"
 #include "sim/collective/links.h"
-#include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/predictor.h"
 #include "sim/forecast/recorded_buckets.h"
 #include "sim/prior.h"
+#include "sim/step/altered_cluster.h"
 #include "sim/step/known_stragglers.h"
 #include "sim/step/measured_runs.h"
 
@@ -26,7 +26,7 @@ struct model {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
     int64_t global_batch;
-    bool whatif;
+    bool compare;
     struct lk_predictor_options options;
     struct lk_predictor *predictor;
     /* For a job of recorded buckets (sim/forecast/recorded_buckets.h), else zeroed and NULL. */
@@ -193,7 +193,7 @@ static enum lk_status alter(void *self, const struct lk_change *change, int worl
     if (!as_is->anchor_draws)
         LK_TRY(set_anchor(as_is));
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
-    *m = (struct model){.options = as_is->options, .as_is = as_is, .whatif = as_is->whatif};
+    *m = (struct model){.options = as_is->options, .as_is = as_is, .compare = as_is->compare};
     LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, world_size));
     m->job = &m->altered.job;
     m->cluster = &m->altered.cluster;
@@ -339,20 +339,20 @@ static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
     return lk_asprintf(&out->reference, "%d GPU%s%s%s, %s", m->reference_world_size,
                        m->reference_world_size == 1 ? "" : "s",
                        m->reference_measured ? "" : ", modelled",
-                       m->whatif ? ", plain DDP on the same machine" : "", like);
+                       m->compare ? ", plain DDP on the same machine" : "", like);
 }
 
 /* ---- Notes ---- */
 
 /* Names the assumed slowdown of compute and collectives, on the most GPUs forecast. */
-static enum lk_status note_overlap(const struct model *m, const struct lk_prediction *p, size_t n,
-                                   struct lk_forecast *out)
+static enum lk_status note_overlap(const struct model *m, const struct lk_prediction *const *p,
+                                   size_t n, struct lk_forecast *out)
 {
-    const struct lk_config *largest = &p[0].config;
+    const struct lk_config *largest = &p[0]->config;
     struct lk_overlap o;
 
     for (size_t i = 1; i < n; i++)
-        largest = p[i].config.world_size > largest->world_size ? &p[i].config : largest;
+        largest = p[i]->config.world_size > largest->world_size ? &p[i]->config : largest;
     o = lk_overlap_of(m->cluster, largest->nodes);
     if (!lk_quantity_known(&m->cluster->gamma_wire))
         LK_PASS(lk_forecast_assume(out, "how communication slows compute",
@@ -367,13 +367,13 @@ static enum lk_status note_overlap(const struct model *m, const struct lk_predic
 }
 
 /* Note that the network between nodes is a preset's. */
-static enum lk_status note_network(const struct model *m, const struct lk_prediction *p, size_t n,
-                                   struct lk_forecast *out)
+static enum lk_status note_network(const struct model *m, const struct lk_prediction *const *p,
+                                   size_t n, struct lk_forecast *out)
 {
     bool several = false;
 
     for (size_t i = 0; i < n; i++)
-        several |= p[i].config.nodes > 1;
+        several |= p[i]->config.nodes > 1;
     if (!several || !lk_link_network_assumed(m->cluster))
         return LK_OK;
     LK_PASS(lk_forecast_assume(out, "the network between nodes",
@@ -384,14 +384,14 @@ static enum lk_status note_network(const struct model *m, const struct lk_predic
 }
 
 /* Note what a bucket costs where a configuration has other buckets than the job. */
-static enum lk_status note_bucket(const struct model *m, const struct lk_prediction *p, size_t n,
-                                  struct lk_forecast *out)
+static enum lk_status note_bucket(const struct model *m, const struct lk_prediction *const *p,
+                                  size_t n, struct lk_forecast *out)
 {
     const struct lk_bucket_cost *b = &m->predictor->bucket;
     bool other = false;
 
     for (size_t i = 0; i < n; i++)
-        other |= p[i].config.world_size > 1 && p[i].config.cap_bytes != m->job->cap_bytes;
+        other |= p[i]->config.world_size > 1 && p[i]->config.cap_bytes != m->job->cap_bytes;
     if (!other)
         return LK_OK;
     if (m->split)
@@ -406,13 +406,13 @@ static enum lk_status note_bucket(const struct model *m, const struct lk_predict
 }
 
 /* Note that ranks outnumber the devices of their node. */
-static enum lk_status note_turns(const struct model *m, const struct lk_prediction *p, size_t n,
-                                 struct lk_forecast *out)
+static enum lk_status note_turns(const struct model *m, const struct lk_prediction *const *p,
+                                 size_t n, struct lk_forecast *out)
 {
     int most = 0;
 
     for (size_t i = 0; i < n; i++) {
-        int ranks = p[i].config.world_size / p[i].config.nodes;
+        int ranks = p[i]->config.world_size / p[i]->config.nodes;
 
         most = ranks > most ? ranks : most;
     }
@@ -425,7 +425,7 @@ static enum lk_status note_turns(const struct model *m, const struct lk_predicti
                             lk_prior_source(LK_PRIOR_TURNS));
 }
 
-static enum lk_status note_assumptions(const struct model *m, const struct lk_prediction *p,
+static enum lk_status note_assumptions(const struct model *m, const struct lk_prediction *const *p,
                                        size_t n, struct lk_forecast *out)
 {
     bool rank = false, transient = false, overlap = false, kappa = false;
@@ -435,12 +435,12 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
     for (size_t i = 0; i < m->job->n_runs; i++)
         other += !lk_run_counts(m->cluster, &m->job->runs[i]);
     for (size_t i = 0; i < n; i++) {
-        rank |= p[i].rank_sd_assumed;
-        transient |= p[i].transient_assumed;
-        overlap |= p[i].overlap_assumed;
-        kappa |= p[i].kappa_unknown;
-        if (p[i].costless_world_size > costless)
-            costless = p[i].costless_world_size;
+        rank |= p[i]->rank_sd_assumed;
+        transient |= p[i]->transient_assumed;
+        overlap |= p[i]->overlap_assumed;
+        kappa |= p[i]->kappa_unknown;
+        if (p[i]->costless_world_size > costless)
+            costless = p[i]->costless_world_size;
     }
     if (m->options.scale_tests)
         LK_PASS(lk_forecast_note(out,
@@ -477,8 +477,8 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
 }
 
 /* Notes the priors of how ranks, nodes and links differ, where nothing was measured. */
-static enum lk_status note_alike(const struct model *m, const struct lk_prediction *p, size_t n,
-                                 struct lk_forecast *out)
+static enum lk_status note_alike(const struct model *m, const struct lk_prediction *const *p,
+                                 size_t n, struct lk_forecast *out)
 {
     const struct lk_cluster *c = m->cluster;
     const struct lk_known_stragglers *slow = &m->predictor->slow;
@@ -493,8 +493,8 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
     int ranks = 1, nodes = 1;
 
     for (size_t i = 0; i < n; i++) {
-        ranks = p[i].config.world_size > ranks ? p[i].config.world_size : ranks;
-        nodes = p[i].config.nodes > nodes ? p[i].config.nodes : nodes;
+        ranks = p[i]->config.world_size > ranks ? p[i]->config.world_size : ranks;
+        nodes = p[i]->config.nodes > nodes ? p[i]->config.nodes : nodes;
     }
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         if (rows[i].unknown && (rows[i].prior == LK_PRIOR_TAIL_SHARE ? ranks : nodes) > 1)
@@ -516,8 +516,8 @@ static enum lk_status note_slow(const struct model *m, struct lk_forecast *out)
     return LK_OK;
 }
 
-static enum lk_status conclude(const void *self, const struct lk_prediction *points, size_t n,
-                               struct lk_forecast *out)
+static enum lk_status conclude(const void *self, const struct lk_prediction *const *points,
+                               size_t n, struct lk_forecast *out)
 {
     const struct model *m = self;
     struct lk_unvaried unvaried = {0};
@@ -528,8 +528,8 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *poi
     LK_PASS(note_slow(m, out));
     LK_PASS(note_alike(m, points, n, out));
     for (size_t i = 0; i < n; i++)
-        lk_unvaried_add(&unvaried, &points[i]);
-    LK_PASS(lk_forecast_note_unvaried(out, &unvaried));
+        lk_unvaried_add(&unvaried, points[i]);
+    LK_PASS(lk_unvaried_note(&unvaried, out));
     return note_assumptions(m, points, n, out);
 }
 
@@ -542,7 +542,7 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     struct lk_backtests b = {0};
 
     LK_TRY(learn_scale_error(m, &b));
-    if (!m->whatif)
+    if (!m->compare)
         LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(make_predictors(m));
     LK_TRY(set_names(m, out));
@@ -575,7 +575,7 @@ static struct lk_evidence_source source_of(struct model *m)
 }
 
 enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluster *cluster,
-                                const struct lk_predict_request *q, struct lk_evidence_source *out)
+                                const struct lk_forecast_request *q, struct lk_evidence_source *out)
 {
     enum lk_status st = LK_OK;
     struct model *m = NULL;
@@ -585,7 +585,7 @@ enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluste
         .job = job,
         .cluster = cluster,
         .global_batch = q->global_batch,
-        .whatif = q->whatif,
+        .compare = q->compare,
         .options = {.level = q->level, .draws = q->draws, .seed = q->seed, .scale_error = NAN},
         .reference_world_size = lk_runs_smallest(job, cluster)};
     m->reference_measured = m->reference_world_size > 0;

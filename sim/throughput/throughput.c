@@ -272,8 +272,8 @@ enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
     for (size_t i = 0; i < t->n && q->model; i++) {
         struct lk_config *c = &t->points[i].config;
 
-        if (!c->local_batch && q->grid.n_local_batches)
-            c->local_batch = (int)q->grid.local_batches[0];
+        if (!c->local_batch && q->grid.axes[LK_AXIS_LOCAL_BATCH].n)
+            c->local_batch = (int)q->grid.axes[LK_AXIS_LOCAL_BATCH].v[0].count;
         if (!c->local_batch)
             return lk_fail(LK_EEVIDENCE,
                            "%s: no column local_batch, so the length of a step is not known; "

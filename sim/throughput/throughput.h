@@ -12,7 +12,8 @@
 #include "facts/cluster.h"
 #include "facts/forecast.h"
 #include "facts/job.h"
-#include "sim/forecast/forecast.h"
+#include "sim/forecast/axis.h"
+#include "sim/forecast/evidence.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,10 +48,10 @@ struct lk_throughput_request {
      * the cluster's; else those of the table's node, at least 8 (DGX and HGX systems, the usual
      * server). */
     int gpus_per_node;
-    /* Lists that are empty take the values of the row with most GPUs. Caps, draws (of the step
+    /* Axes that are not varied have the values of the row with most GPUs. Draws (of the step
      * model's unknowns, e.g. 1000) and the seed take a model, a global batch takes local batches.
      */
-    struct lk_predict_request grid;
+    struct lk_forecast_request grid;
 };
 
 /* Return true if all but GPUs and nodes are the same. One rank has no buckets, so their limits do

@@ -8,8 +8,8 @@
 
 #include "base/array.h"
 #include "sim/collective/links.h"
-#include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/backtest.h"
+#include "sim/step/altered_cluster.h"
 #include "sim/step/config.h"
 #include "sim/throughput/throughput_fit.h"
 
@@ -348,14 +348,14 @@ static struct lk_evidence_source source_of(struct table *e);
 
 static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
 {
-    const struct lk_predict_request *q = &e->q.grid;
+    const struct lk_forecast_request *q = &e->q.grid;
     const struct lk_config *reference = &e->t->points[0].config;
     struct lk_config like = *e->largest;
 
-    if (q->n_local_batches)
-        like.local_batch = (int)q->local_batches[0];
-    if (q->n_accumulations)
-        like.accumulation = (int)q->accumulations[0];
+    if (q->axes[LK_AXIS_LOCAL_BATCH].n)
+        like.local_batch = (int)q->axes[LK_AXIS_LOCAL_BATCH].v[0].count;
+    if (q->axes[LK_AXIS_ACCUMULATION].n)
+        like.accumulation = (int)q->axes[LK_AXIS_ACCUMULATION].v[0].count;
     if (!q->global_batch)
         reference = smallest(e, &like);
     LK_PASS(lk_strdup(&out->job, e->t->name));
@@ -438,7 +438,7 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     struct lk_backtests b = {0};
 
     LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
-    if (!e->q.grid.whatif)
+    if (!e->q.grid.compare)
         LK_TRY(lk_backtest_run(&source, e->q.grid.level, e->step ? BACKTESTS_SHOWN : 0, &b));
     LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(set_names(e, out));
@@ -544,18 +544,15 @@ static struct lk_evidence_source source_of(struct table *e)
 static enum lk_status check_request(const struct lk_throughput_table *t,
                                     const struct lk_throughput_request *q)
 {
-    const struct lk_predict_request *grid = &q->grid;
+    const struct lk_forecast_request *grid = &q->grid;
 
     if (q->model)
         return LK_OK;
-    if (grid->n_caps || grid->n_first_buckets || grid->n_no_syncs)
-        return lk_fail(LK_EUSAGE, "buckets and no_sync take what the job and the cluster are: "
-                                  "--parameters or --gradients, and --cluster");
-    if (grid->n_local_batches && !t->points[0].config.local_batch)
+    if (grid->axes[LK_AXIS_LOCAL_BATCH].n && !t->points[0].config.local_batch)
         return lk_fail(LK_EEVIDENCE,
                        "%s: no column local_batch, so nothing is known of a batch of "
                        "%d. The cheapest run: the same table with that column filled",
-                       t->name, (int)grid->local_batches[0]);
+                       t->name, (int)grid->axes[LK_AXIS_LOCAL_BATCH].v[0].count);
     if (grid->global_batch && !t->points[0].config.local_batch)
         return lk_fail(LK_EEVIDENCE,
                        "%s: no column local_batch, so a global batch of %lld cannot be split. The "

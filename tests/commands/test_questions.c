@@ -106,8 +106,9 @@ START_TEST(a10_predict_asks_for_no_sync_and_the_first_bucket)
     ck_assert_uint_eq(lk_csv_rows(t), 3); /* one micro-batch knows no other way */
     ck_assert_double_gt(number(t, 2, STEP), number(t, 1, STEP) * 1.1);
     lk_csv_free(t);
-    ask(2, "predict job.json cluster.json --gpus=8 --no-sync=no", "no_sync changes nothing", NULL);
-    ask(2, "predict --throughput=table.csv --gpus=8 --no-sync=no", "take what the job", NULL);
+    ask(2, "predict job.json cluster.json --gpus=8 --no-sync=no", "--no-sync changes nothing",
+        NULL);
+    ask(2, "predict --throughput=table.csv --gpus=8 --no-sync=no", "takes the step model", NULL);
 }
 END_TEST
 

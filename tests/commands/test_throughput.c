@@ -75,7 +75,7 @@ static const struct {
     {"gpus,throughput\n", "validate --throughput", "", 1, "no rows"},
     {SCALE, "predict --throughput", "", 2, "--gpus is missing"},
     {SCALE, "predict --throughput", "--gpus=8 --cluster=x", 2, "both or neither"},
-    {SCALE, "predict --throughput", "--gpus=8 --bucket-cap=1MiB", 2, "take what the job and"},
+    {SCALE, "predict --throughput", "--gpus=8 --bucket-cap=1MiB", 2, "takes the step model"},
     {SCALE, "predict --throughput", "--gpus=8,64 --global-batch=512 --format=csv", 0, "64,8,8,1,"},
     {SCALE, "predict --throughput", "--gpus=1 --global-batch=512 --format=csv", 0, "1,1,32,16,"},
     {SCALE, "predict --throughput", "--gpus=8 --global-batch=100", 2, "does not split"},

@@ -7,6 +7,7 @@
 
 #include "facts/forecast.h"
 #include "sim/forecast/forecast.h"
+#include "sim/forecast/step_evidence.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -74,21 +75,21 @@ static inline void fuzz_must(enum lk_status st)
 /* Forecast one and two ranks and twice the batch: cheap, but with back-tests, draws and losses. */
 static inline void fuzz_forecast(const struct lk_job *job, const struct lk_cluster *cluster)
 {
-    static const int64_t world_sizes[] = {1, 2};
-    const int64_t batches[] = {lk_job_usual_batch(job), 2 * (lk_job_usual_batch(job) % (1 << 20))};
-    const struct lk_predict_request q = {.world_sizes = world_sizes,
-                                         .n_world_sizes = 2,
-                                         .local_batches = batches,
-                                         .n_local_batches = batches[1] ? 2 : 1,
-                                         .level = 0.9,
-                                         .draws = 20,
-                                         .seed = 1};
+    static const struct lk_axis_value world_sizes[] = {{.count = 1}, {.count = 2}};
+    const struct lk_axis_value batches[] = {{.count = lk_job_usual_batch(job)},
+                                            {.count = 2 * (lk_job_usual_batch(job) % (1 << 20))}};
+    const struct lk_forecast_request q = {
+        .axes[LK_AXIS_GPUS] = {world_sizes, 2},
+        .axes[LK_AXIS_LOCAL_BATCH] = {batches, batches[1].count ? 2 : 1},
+        .level = 0.9,
+        .draws = 20,
+        .seed = 1};
     struct lk_evidence_source e;
     struct lk_forecast f;
 
     if (lk_step_evidence(job, cluster, &q, &e) != LK_OK)
         return;
-    if (lk_forecast_run(&e, &q, &f) == LK_OK)
+    if (lk_forecast_run(&e, &q, &f, NULL) == LK_OK)
         lk_forecast_fini(&f);
     e.ops->close(e.self);
 }

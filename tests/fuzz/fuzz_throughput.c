@@ -9,9 +9,9 @@ enum { ROWS_MAX = 12 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const int64_t world_sizes[] = {2, 64};
+    static const struct lk_axis_value world_sizes[] = {{.count = 2}, {.count = 64}};
     static const struct lk_throughput_request q = {
-        .grid = {.world_sizes = world_sizes, .n_world_sizes = 2, .level = 0.9}};
+        .grid = {.axes[LK_AXIS_GPUS] = {world_sizes, 2}, .level = 0.9}};
     struct lk_throughput_table t = {0};
     struct lk_evidence_source e;
     struct lk_backtests tests;
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (t.n <= ROWS_MAX && lk_throughput_evidence(&t, &q, &e) == LK_OK) {
         if (lk_backtest_run(&e, q.grid.level, 0, &tests) == LK_OK)
             lk_backtests_fini(&tests);
-        if (lk_forecast_run(&e, &q.grid, &f) == LK_OK)
+        if (lk_forecast_run(&e, &q.grid, &f, NULL) == LK_OK)
             lk_forecast_fini(&f);
         e.ops->close(e.self);
     }

@@ -222,30 +222,37 @@ void sim_world_fini(struct sim_world *w)
     lk_cluster_fini(&w->cluster);
 }
 
-enum lk_status sim_whatif(const struct lk_job *job, const struct lk_cluster *cluster,
-                          const struct lk_whatif_request *request, struct lk_whatif *out)
+static enum lk_status ask(const struct lk_job *job, const struct lk_cluster *cluster,
+                          const struct lk_forecast_request *q, struct lk_forecast *out,
+                          struct lk_gains *gains)
 {
     enum lk_status st = LK_OK;
-    struct lk_predict_request q = {
-        .level = request->level, .draws = request->draws, .seed = request->seed, .whatif = true};
     struct lk_evidence_source source;
 
-    LK_TRY(lk_step_evidence(job, cluster, &q, &source));
-    st = lk_whatif_run(&source, request, out);
+    LK_TRY(lk_step_evidence(job, cluster, q, &source));
+    st = lk_forecast_run(&source, q, out, gains);
     source.ops->close(source.self);
 out:
     return st;
 }
 
 enum lk_status sim_predict(const struct lk_job *job, const struct lk_cluster *cluster,
-                           const struct lk_predict_request *request, struct lk_forecast *out)
+                           const struct lk_forecast_request *request, struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
-    struct lk_evidence_source source;
+    return ask(job, cluster, request, out, NULL);
+}
 
-    LK_TRY(lk_step_evidence(job, cluster, request, &source));
-    st = lk_forecast_run(&source, request, out);
-    source.ops->close(source.self);
-out:
-    return st;
+enum lk_status sim_whatif(const struct lk_job *job, const struct lk_cluster *cluster,
+                          const struct lk_forecast_request *request, struct sim_answer *out)
+{
+    struct lk_forecast_request q = *request;
+
+    q.compare = true;
+    return ask(job, cluster, &q, &out->forecast, &out->gains);
+}
+
+void sim_answer_fini(struct sim_answer *a)
+{
+    lk_forecast_fini(&a->forecast);
+    lk_gains_fini(&a->gains);
 }

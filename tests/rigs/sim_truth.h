@@ -8,8 +8,8 @@
 #include "facts/cluster.h"
 #include "facts/job.h"
 #include "sim/forecast/forecast.h"
+#include "sim/forecast/step_evidence.h"
 #include "sim/step/config.h"
-#include "sim/whatif/whatif.h"
 
 #include <stdint.h>
 
@@ -48,9 +48,14 @@ void sim_world_fini(struct sim_world *w);
 
 /* Forecast a job on a cluster by the step model. */
 enum lk_status sim_predict(const struct lk_job *job, const struct lk_cluster *cluster,
-                           const struct lk_predict_request *request, struct lk_forecast *out);
-/* Run a what-if of a job on a cluster by the step model. */
+                           const struct lk_forecast_request *request, struct lk_forecast *out);
+/* The same, compared with the current configuration. */
+struct sim_answer {
+    struct lk_forecast forecast;
+    struct lk_gains gains;
+};
 enum lk_status sim_whatif(const struct lk_job *job, const struct lk_cluster *cluster,
-                          const struct lk_whatif_request *request, struct lk_whatif *out);
+                          const struct lk_forecast_request *request, struct sim_answer *out);
+void sim_answer_fini(struct sim_answer *a);
 
 #endif

@@ -1,7 +1,7 @@
 /* Altered clusters and jobs: known factors, monotony, refusals. */
 #include "base/array.h"
 #include "sim/collective/coll_cost.h"
-#include "sim/forecast/altered_cluster.h"
+#include "sim/step/altered_cluster.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 

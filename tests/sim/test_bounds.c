@@ -12,6 +12,7 @@
 #include "sim/collective/coll_cost.h"
 #include "sim/forecast/forecast.h"
 #include "sim/forecast/predictor.h"
+#include "sim/forecast/step_evidence.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -46,7 +47,7 @@ struct question {
     struct lk_cluster cluster;
     double forward_s, backward_s, optimizer_s, bytes, slow, link_Bps, nics_Bps;
     int slow_rank, per_node, accumulation;
-    int64_t counts[COUNTS];
+    struct lk_axis_value counts[COUNTS];
 };
 
 static void make_job(struct lk_rng *g, struct question *q)
@@ -133,7 +134,8 @@ static void make_question(uint64_t number, struct question *q)
     make_job(&g, q);
     make_cluster(&g, q);
     for (int i = 0; i < COUNTS; i++) /* whole nodes, or a power of two in one */
-        q->counts[i] = i ? q->counts[i - 1] * (2 + (int64_t)lk_rng_below(&g, 2) * 2) : 1;
+        q->counts[i].count =
+            i ? q->counts[i - 1].count * (2 + (int64_t)lk_rng_below(&g, 2) * 2) : 1;
 }
 
 static void forget(struct question *q)
@@ -144,16 +146,13 @@ static void forget(struct question *q)
 
 static void ask(const struct question *q, uint64_t seed, struct lk_forecast *out)
 {
-    struct lk_predict_request r = {.world_sizes = q->counts,
-                                   .n_world_sizes = COUNTS,
-                                   .level = 0.9,
-                                   .draws = DRAWS,
-                                   .seed = seed};
+    struct lk_forecast_request r = {
+        .axes[LK_AXIS_GPUS] = {q->counts, COUNTS}, .level = 0.9, .draws = DRAWS, .seed = seed};
 
     struct lk_evidence_source source;
 
     ck_assert_int_eq(lk_step_evidence(&q->job, &q->cluster, &r, &source), LK_OK);
-    ck_assert_msg(lk_forecast_run(&source, &r, out) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_forecast_run(&source, &r, out, NULL) == LK_OK, "%s", lk_error_text());
     source.ops->close(source.self);
 }
 
@@ -244,7 +243,7 @@ static void by_ring(const struct question *q, double *steps)
     for (int i = 0; i < COUNTS; i++) {
         struct lk_config c = lk_config_current(&q->job);
 
-        c.world_size = (int)q->counts[i];
+        c.world_size = (int)q->counts[i].count;
         c.algo = LK_ALGO_RING;
         ck_assert_int_eq(lk_config_nodes(&q->cluster, &c), LK_OK);
         ck_assert_msg(lk_predictor_estimate(p, &c, &steps[i]) == LK_OK, "%s", lk_error_text());
@@ -270,7 +269,7 @@ START_TEST(faster_links_never_take_longer)
         for (int i = 0; i < COUNTS; i++)
             ck_assert_msg(quicker[i] <= steps[i] * (1 + ROUNDING),
                           "case %llu, %d GPUs: step of %g s, on faster links %g s",
-                          (unsigned long long)k, (int)q.counts[i], steps[i], quicker[i]);
+                          (unsigned long long)k, (int)q.counts[i].count, steps[i], quicker[i]);
         forget(&q);
     }
 }

@@ -8,18 +8,19 @@
 #include <math.h>
 #include <string.h>
 
-static struct lk_predict_request request(const int64_t *world_sizes, size_t n)
+static struct lk_forecast_request request(const struct lk_axis_value *world_sizes, size_t n)
 {
-    return (struct lk_predict_request){
-        .world_sizes = world_sizes, .n_world_sizes = n, .level = 0.9, .draws = 60, .seed = 1};
+    return (struct lk_forecast_request){
+        .axes[LK_AXIS_GPUS] = {world_sizes, n}, .level = 0.9, .draws = 60, .seed = 1};
 }
 
 START_TEST(weak_scaling_refers_to_the_smallest_run)
 {
-    static const int64_t world_sizes[] = {1, 2, 4, 64};
+    static const struct lk_axis_value world_sizes[] = {
+        {.count = 1}, {.count = 2}, {.count = 4}, {.count = 64}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, LK_COUNT(world_sizes));
+    struct lk_forecast_request q = request(world_sizes, LK_COUNT(world_sizes));
 
     sim_world_init(&w, 5, 2);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
@@ -50,10 +51,11 @@ END_TEST
 
 START_TEST(strong_scaling_keeps_the_global_batch)
 {
-    static const int64_t world_sizes[] = {1, 2, 4, 16};
+    static const struct lk_axis_value world_sizes[] = {
+        {.count = 1}, {.count = 2}, {.count = 4}, {.count = 16}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, LK_COUNT(world_sizes));
+    struct lk_forecast_request q = request(world_sizes, LK_COUNT(world_sizes));
 
     q.global_batch = 64;
     sim_world_init(&w, 6, 1);
@@ -70,8 +72,8 @@ START_TEST(strong_scaling_keeps_the_global_batch)
     ck_assert_ptr_nonnull(forecast_says(&f, "of this one could be held out"));
     lk_forecast_fini(&f);
     q.global_batch = 3;
-    q.world_sizes++;
-    q.n_world_sizes--;
+    q.axes[LK_AXIS_GPUS].v++;
+    q.axes[LK_AXIS_GPUS].n--;
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_EUSAGE);
     sim_world_fini(&w);
 }
@@ -81,14 +83,15 @@ END_TEST
  * What smaller batches cost is a loss of its own. */
 START_TEST(a04_strong_scaling_refers_to_one_reference)
 {
-    static const int64_t world_sizes[] = {1, 4, 16}, batches[] = {16};
+    static const struct lk_axis_value world_sizes[] = {{.count = 1}, {.count = 4}, {.count = 16}},
+                                      batches[] = {{.count = 16}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, LK_COUNT(world_sizes));
+    struct lk_forecast_request q = request(world_sizes, LK_COUNT(world_sizes));
 
     q.global_batch = 64;
-    q.local_batches = batches;
-    q.n_local_batches = 1;
+    q.axes[LK_AXIS_LOCAL_BATCH].v = batches;
+    q.axes[LK_AXIS_LOCAL_BATCH].n = 1;
     sim_world_init(&w, 6, 0);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
     ck_assert_int_eq(f.points[2].config.local_batch, 4);
@@ -116,10 +119,10 @@ END_TEST
 /* The waterfall agrees with the efficiency; a measured run's is what its analysis says. */
 START_TEST(a06_the_waterfall_is_that_of_the_efficiency)
 {
-    static const int64_t world_sizes[] = {1, 2, 8};
+    static const struct lk_axis_value world_sizes[] = {{.count = 1}, {.count = 2}, {.count = 8}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, LK_COUNT(world_sizes));
+    struct lk_forecast_request q = request(world_sizes, LK_COUNT(world_sizes));
     struct lk_job_run *runs;
 
     sim_world_init(&w, 9, 2);

@@ -2,7 +2,6 @@
 #include "base/array.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/forecast.h"
-#include "sim/whatif/whatif.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/suite.h"
 
@@ -104,26 +103,27 @@ static struct lk_evidence_source source(struct toy *t)
         .current = {.world_size = 1, .nodes = 1, .local_batch = 2, .accumulation = 1}};
 }
 
-static const int64_t world_sizes[] = {1, 8, 16, 8};
+static const struct lk_axis_value world_sizes[] = {
+    {.count = 1}, {.count = 8}, {.count = 16}, {.count = 8}};
 
-static struct lk_predict_request request(void)
+static struct lk_forecast_request request(void)
 {
-    return (struct lk_predict_request){
-        .world_sizes = world_sizes, .n_world_sizes = LK_COUNT(world_sizes), .level = 0.9};
+    return (struct lk_forecast_request){
+        .axes[LK_AXIS_GPUS] = {world_sizes, LK_COUNT(world_sizes)}, .level = 0.9, .draws = DRAWS};
 }
 
-static void run(struct toy *t, const struct lk_predict_request *q, struct lk_forecast *out)
+static void run(struct toy *t, const struct lk_forecast_request *q, struct lk_forecast *out)
 {
     struct lk_evidence_source e = source(t);
 
-    ck_assert_msg(lk_forecast_run(&e, q, out) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_forecast_run(&e, q, out, NULL) == LK_OK, "%s", lk_error_text());
 }
 
 /* A count given twice is one point; the reference of all points is predicted once. */
 START_TEST(each_configuration_is_predicted_once)
 {
     struct toy t = {.a_node = 0.5};
-    struct lk_predict_request q = request();
+    struct lk_forecast_request q = request();
     struct lk_forecast f;
 
     run(&t, &q, &f);
@@ -143,7 +143,7 @@ END_TEST
 START_TEST(efficiency_is_paired_where_draws_are)
 {
     struct toy t = {.a_node = 0.5, .no_draws = _i == 1, .no_reference = _i == 2};
-    struct lk_predict_request q = request();
+    struct lk_forecast_request q = request();
     struct lk_forecast f;
     const struct lk_forecast_point *p;
 
@@ -166,7 +166,7 @@ END_TEST
 START_TEST(a_global_batch_is_split)
 {
     struct toy t = {.a_node = 0.5};
-    struct lk_predict_request q = request();
+    struct lk_forecast_request q = request();
     struct lk_evidence_source e = source(&t);
     struct lk_forecast f;
 
@@ -180,7 +180,7 @@ START_TEST(a_global_batch_is_split)
     ck_assert(!forecast_says(&f, "knee"));
     lk_forecast_fini(&f);
     q.global_batch = 21;
-    ck_assert_int_eq(lk_forecast_run(&e, &q, &f), LK_EUSAGE);
+    ck_assert_int_eq(lk_forecast_run(&e, &q, &f, NULL), LK_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "21 does not split into"));
 }
 END_TEST
@@ -189,7 +189,7 @@ END_TEST
 START_TEST(the_knee_is_where_a_node_adds_half)
 {
     struct toy t = {.a_node = _i ? 0.34 : 0.001};
-    struct lk_predict_request q = request();
+    struct lk_forecast_request q = request();
     struct lk_forecast f;
 
     run(&t, &q, &f);
@@ -199,19 +199,23 @@ START_TEST(the_knee_is_where_a_node_adds_half)
 }
 END_TEST
 
-START_TEST(the_best_needs_draws)
+/* Batches of which none is faster; without draws the difference has the error of the less certain.
+ */
+START_TEST(the_best_is_named_with_its_certainty)
 {
-    static const int64_t batches[] = {2, 4};
+    static const struct lk_axis_value batches[] = {{.count = 2}, {.count = 4}};
     struct toy t = {.no_draws = _i == 1};
-    struct lk_predict_request q = request();
+    struct lk_forecast_request q = request();
     struct lk_forecast f;
 
-    q.local_batches = batches;
-    q.n_local_batches = LK_COUNT(batches);
+    q.axes[LK_AXIS_LOCAL_BATCH].v = batches;
+    q.axes[LK_AXIS_LOCAL_BATCH].n = LK_COUNT(batches);
     run(&t, &q, &f);
     ck_assert_uint_eq(f.n_points, 6);
     ck_assert_int_eq(f.points[3].config.local_batch, 4);
-    ck_assert_int_eq(forecast_says(&f, "Best of those asked for at 8 GPUs") != NULL, !_i);
+    ck_assert_ptr_nonnull(forecast_says(&f, "Best of those asked for at 8 GPUs: local batch 2, 0.0 "
+                                            "% faster than the next, within the model's error "
+                                            "(50 % likely)"));
     lk_forecast_fini(&f);
 }
 END_TEST
@@ -261,30 +265,28 @@ START_TEST(a_what_if_without_draws)
 {
     struct toy t = {.no_draws = true};
     struct lk_evidence_source e = source(&t);
-    struct lk_axis_value gpus_8 = {.number.value = 8, .text = "8"};
-    struct lk_axis_value batches[] = {{.number.value = 2, .text = "2"},
-                                      {.number.value = 4, .text = "4"}};
-    struct lk_whatif_request q = {.level = 0.9, .draws = DRAWS, .seed = 1};
+    struct lk_axis_value gpus_8 = {.count = 8, .text = "8"};
+    struct lk_axis_value batches[] = {{.count = 2, .text = "2"}, {.count = 4, .text = "4"}};
+    struct lk_forecast_request q = {.level = 0.9, .draws = DRAWS, .seed = 1, .compare = true};
     const double z = 1.6448536269514722, sd = hypot(log(1.1 / 0.9) / 2 / z, 0.025);
-    struct lk_whatif w;
+    struct lk_forecast w;
 
     q.axes[LK_AXIS_GPUS].v = &gpus_8;
     q.axes[LK_AXIS_GPUS].n = 1;
     q.axes[LK_AXIS_LOCAL_BATCH].v = batches;
     q.axes[LK_AXIS_LOCAL_BATCH].n = 2;
     t.fixed_s = 1;
-    ck_assert_msg(lk_whatif_run(&e, &q, &w) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_forecast_run(&e, &q, &w, NULL) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(w.n_points, 2);
-    ck_assert_double_eq(w.forecast.points[0].gain.hi, 1); /* the current one itself */
-    ck_assert_double_eq_tol(w.forecast.points[1].gain.ratio, 2 * 3. / 5, 1e-12);
-    ck_assert_double_eq_tol(w.forecast.points[1].gain.lo, 1.2 * exp(-z * sd), 1e-6);
-    ck_assert_double_eq_tol(w.forecast.points[1].gain.hi, 1.2 * exp(z * sd), 1e-6);
-    ck_assert_double_eq_tol(w.forecast.points[1].gain.certainty,
-                            0.5 * erfc(-log(1.2) / sd / sqrt(2)), 1e-6);
-    ck_assert_double_eq_tol(w.forecast.points[1].efficiency, 1, 1e-12);
-    lk_whatif_fini(&w);
+    ck_assert_double_eq(w.points[0].gain.hi, 1); /* the current one itself */
+    ck_assert_double_eq_tol(w.points[1].gain.ratio, 2 * 3. / 5, 1e-12);
+    ck_assert_double_eq_tol(w.points[1].gain.lo, 1.2 * exp(-z * sd), 1e-6);
+    ck_assert_double_eq_tol(w.points[1].gain.hi, 1.2 * exp(z * sd), 1e-6);
+    ck_assert_double_eq_tol(w.points[1].gain.certainty, 0.5 * erfc(-log(1.2) / sd / sqrt(2)), 1e-6);
+    ck_assert_double_eq_tol(w.points[1].efficiency, 1, 1e-12);
+    lk_forecast_fini(&w);
     q.axes[LK_AXIS_PERIOD] = q.axes[LK_AXIS_LOCAL_BATCH];
-    ck_assert_int_eq(lk_whatif_run(&e, &q, &w), LK_EUSAGE);
+    ck_assert_int_eq(lk_forecast_run(&e, &q, &w, NULL), LK_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "--period takes the step model"));
 }
 END_TEST
@@ -295,7 +297,7 @@ SUITE(evidence, c)
     tcase_add_loop_test(c, efficiency_is_paired_where_draws_are, 0, 3);
     tcase_add_test(c, a_global_batch_is_split);
     tcase_add_loop_test(c, the_knee_is_where_a_node_adds_half, 0, 2);
-    tcase_add_loop_test(c, the_best_needs_draws, 0, 2);
+    tcase_add_loop_test(c, the_best_is_named_with_its_certainty, 0, 2);
     tcase_add_test(c, any_source_is_held_out);
     tcase_add_test(c, a_what_if_without_draws);
 }

@@ -216,24 +216,25 @@ END_TEST
 
 /* ---- The whole forecast ---- */
 
-static struct lk_predict_request request(const int64_t *world_sizes, size_t n)
+static struct lk_forecast_request request(const struct lk_axis_value *world_sizes, size_t n)
 {
-    return (struct lk_predict_request){
-        .world_sizes = world_sizes, .n_world_sizes = n, .level = 0.9, .draws = 60, .seed = 1};
+    return (struct lk_forecast_request){
+        .axes[LK_AXIS_GPUS] = {world_sizes, n}, .level = 0.9, .draws = 60, .seed = 1};
 }
 
 START_TEST(a_grid_names_its_best)
 {
-    static const int64_t world_sizes[] = {8}, batches[] = {4, 16};
-    static const uint64_t caps[] = {1 << 20, 16 << 20};
+    static const struct lk_axis_value world_sizes[] = {{.count = 8}},
+                                      batches[] = {{.count = 4}, {.count = 16}};
+    static const struct lk_axis_value caps[] = {{.count = 1 << 20}, {.count = 16 << 20}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, 1);
+    struct lk_forecast_request q = request(world_sizes, 1);
 
-    q.local_batches = batches;
-    q.n_local_batches = 2;
-    q.caps = caps;
-    q.n_caps = 2;
+    q.axes[LK_AXIS_LOCAL_BATCH].v = batches;
+    q.axes[LK_AXIS_LOCAL_BATCH].n = 2;
+    q.axes[LK_AXIS_BUCKET_CAP].v = caps;
+    q.axes[LK_AXIS_BUCKET_CAP].n = 2;
     sim_world_init(&w, 7, 2);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
     ck_assert_uint_eq(f.n_points, 4);
@@ -246,14 +247,14 @@ END_TEST
 /* Two caps that differ by less than the model resolves are within the error, as for a what-if. */
 START_TEST(a13_the_best_is_as_sure_as_the_model)
 {
-    static const int64_t world_sizes[] = {8};
-    static const uint64_t caps[] = {16 << 20, 17 << 20};
+    static const struct lk_axis_value world_sizes[] = {{.count = 8}};
+    static const struct lk_axis_value caps[] = {{.count = 16 << 20}, {.count = 17 << 20}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, 1);
+    struct lk_forecast_request q = request(world_sizes, 1);
 
-    q.caps = caps;
-    q.n_caps = 2;
+    q.axes[LK_AXIS_BUCKET_CAP].v = caps;
+    q.axes[LK_AXIS_BUCKET_CAP].n = 2;
     sim_world_init(&w, 7, 2);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
     ck_assert_ptr_nonnull(forecast_says(&f, "% faster than the next, within the model's error"));
@@ -311,13 +312,14 @@ END_TEST
 /* Batches 4 to 16 are measured: 64 is a row with its grade, but is never named the best. */
 START_TEST(a_batch_outside_is_graded)
 {
-    static const int64_t world_sizes[] = {8}, batches[] = {4, 16, 64};
+    static const struct lk_axis_value world_sizes[] = {{.count = 8}},
+                                      batches[] = {{.count = 4}, {.count = 16}, {.count = 64}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, 1);
+    struct lk_forecast_request q = request(world_sizes, 1);
 
-    q.local_batches = batches;
-    q.n_local_batches = 3;
+    q.axes[LK_AXIS_LOCAL_BATCH].v = batches;
+    q.axes[LK_AXIS_LOCAL_BATCH].n = 3;
     sim_world_init(&w, 14, 2);
     w.cluster.preset = _i == 1;
     ck_assert_msg(sim_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
@@ -332,10 +334,10 @@ END_TEST
 
 START_TEST(same_seed_same_numbers)
 {
-    static const int64_t world_sizes[] = {2, 16};
+    static const struct lk_axis_value world_sizes[] = {{.count = 2}, {.count = 16}};
     struct sim_world w;
     struct lk_forecast a, b;
-    struct lk_predict_request q = request(world_sizes, 2);
+    struct lk_forecast_request q = request(world_sizes, 2);
 
     sim_world_init(&w, 8, 1);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &a), LK_OK);
@@ -353,10 +355,10 @@ END_TEST
 
 START_TEST(no_evidence_is_refused)
 {
-    static const int64_t world_sizes[] = {4};
+    static const struct lk_axis_value world_sizes[] = {{.count = 4}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, 1);
+    struct lk_forecast_request q = request(world_sizes, 1);
 
     sim_world_init(&w, 9, 1);
     w.cluster.n_points = 0;
@@ -376,11 +378,11 @@ END_TEST
  * The run of 2 itself is reproduced. */
 START_TEST(an_anchor_without_cost_is_passed_over)
 {
-    static const int64_t world_sizes[] = {2, 3};
+    static const struct lk_axis_value world_sizes[] = {{.count = 2}, {.count = 3}};
     struct sim_world w;
     struct lk_forecast f;
     struct lk_prediction p;
-    struct lk_predict_request q = request(world_sizes, 2);
+    struct lk_forecast_request q = request(world_sizes, 2);
     struct lk_config c;
     size_t n_points;
 
@@ -412,10 +414,10 @@ END_TEST
  * back-test, graded preset. */
 START_TEST(a_preset_is_another_machine)
 {
-    static const int64_t world_sizes[] = {1, 2, 8};
+    static const struct lk_axis_value world_sizes[] = {{.count = 1}, {.count = 2}, {.count = 8}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, 3);
+    struct lk_forecast_request q = request(world_sizes, 3);
 
     sim_world_init(&w, 10, 2);
     w.cluster.preset = true;
@@ -434,7 +436,7 @@ END_TEST
 static enum lk_status backtests(const struct sim_world *w, const struct lk_predictor_options *o,
                                 struct lk_backtests *out)
 {
-    struct lk_predict_request q = {.level = o->level, .draws = o->draws, .seed = o->seed};
+    struct lk_forecast_request q = {.level = o->level, .draws = o->draws, .seed = o->seed};
     struct lk_evidence_source source;
     enum lk_status st;
 

@@ -11,25 +11,26 @@
 #include <math.h>
 #include <string.h>
 
-static struct lk_predict_request request(const int64_t *world_sizes, size_t n)
+static struct lk_forecast_request request(const struct lk_axis_value *world_sizes, size_t n)
 {
-    return (struct lk_predict_request){
-        .world_sizes = world_sizes, .n_world_sizes = n, .level = 0.9, .draws = 200, .seed = 1};
+    return (struct lk_forecast_request){
+        .axes[LK_AXIS_GPUS] = {world_sizes, n}, .level = 0.9, .draws = 200, .seed = 1};
 }
 
 /* One batch was timed: others are answered, 64 times fewer samples, too, each as unsure as public
  * series are, and its compute is no bound. */
 START_TEST(one_batch_answers_others_widely)
 {
-    static const int64_t world_sizes[] = {1}, batches[] = {64, 8, 1};
+    static const struct lk_axis_value world_sizes[] = {{.count = 1}},
+                                      batches[] = {{.count = 64}, {.count = 8}, {.count = 1}};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, 1);
+    struct lk_forecast_request q = request(world_sizes, 1);
     double fixed_s;
     size_t n_runs;
 
-    q.local_batches = batches;
-    q.n_local_batches = 3;
+    q.axes[LK_AXIS_LOCAL_BATCH].v = batches;
+    q.axes[LK_AXIS_LOCAL_BATCH].n = 3;
     sim_world_init(&w, 14, 0);
     n_runs = w.job.n_runs;
     w.job.n_runs = 0;
@@ -61,8 +62,8 @@ START_TEST(one_rank_anchors_no_communication)
 {
     struct sim_world w;
     struct lk_forecast f[2];
-    static const int64_t world_sizes[] = {64};
-    struct lk_predict_request q = request(world_sizes, 1);
+    static const struct lk_axis_value world_sizes[] = {{.count = 64}};
+    struct lk_forecast_request q = request(world_sizes, 1);
     double own_s;
 
     sim_world_init(&w, 14, 1);
@@ -91,14 +92,15 @@ static double relative_width(const struct lk_forecast_point *p)
  * optimizer's time less is known. */
 START_TEST(an_accumulation_that_no_run_had_is_not_known)
 {
-    static const int64_t world_sizes[] = {1}, accumulations[] = {1, 2, 8};
+    static const struct lk_axis_value world_sizes[] = {{.count = 1}},
+                                      accumulations[] = {{.count = 1}, {.count = 2}, {.count = 8}};
     struct sim_world w;
     struct lk_forecast f[3];
-    struct lk_predict_request q = request(world_sizes, 1);
+    struct lk_forecast_request q = request(world_sizes, 1);
     double fixed_s;
 
-    q.accumulations = accumulations;
-    q.n_accumulations = 3;
+    q.axes[LK_AXIS_ACCUMULATION].v = accumulations;
+    q.axes[LK_AXIS_ACCUMULATION].n = 3;
     sim_world_init(&w, 14, 1);
     fixed_s = w.job.compute[0].optimizer_s.value;
     ck_assert_double_gt(fixed_s, 0);

@@ -2,7 +2,6 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "sim/forecast/predictor.h"
-#include "sim/whatif/whatif.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
@@ -19,7 +18,7 @@ Suite *lk_suite_whatif(void);
 struct rig {
     struct lk_job job;
     struct lk_cluster cluster;
-    struct lk_whatif_request q;
+    struct lk_forecast_request q;
     struct lk_axis_value values[LK_AXIS_COUNT][8];
 };
 
@@ -51,15 +50,15 @@ static void axis(struct rig *r, enum lk_axis a, const char *words)
     r->q.axes[a].n = n;
 }
 
-static struct lk_whatif whatif(struct rig *r)
+static struct sim_answer whatif(struct rig *r)
 {
-    struct lk_whatif w;
+    struct sim_answer w;
 
     ck_assert_msg(sim_whatif(&r->job, &r->cluster, &r->q, &w) == LK_OK, "%s", lk_error_text());
     return w;
 }
 
-static double step(const struct lk_whatif *w, size_t i)
+static double step(const struct sim_answer *w, size_t i)
 {
     return w->forecast.points[i].step_s;
 }
@@ -81,18 +80,18 @@ static const struct {
 START_TEST(more_of_it_is_never_slower)
 {
     struct rig r;
-    struct lk_whatif w;
+    struct sim_answer w;
 
     rig_init(&r);
     axis(&r, LK_AXIS_GPUS, "4");
     axis(&r, never_slower[_i].with, never_slower[_i].with_word);
     axis(&r, never_slower[_i].axis, never_slower[_i].words);
     w = whatif(&r);
-    ck_assert_uint_ge(w.n_points, r.q.axes[never_slower[_i].axis].n);
+    ck_assert_uint_ge(w.forecast.n_points, r.q.axes[never_slower[_i].axis].n);
     for (size_t i = 1; i < r.q.axes[never_slower[_i].axis].n; i++)
         ck_assert_msg(step(&w, i) <= step(&w, i - 1) * 1.002, "row %d: %g then %g", _i,
                       step(&w, i - 1), step(&w, i));
-    lk_whatif_fini(&w);
+    sim_answer_fini(&w);
     rig_fini(&r);
 }
 END_TEST
@@ -101,7 +100,7 @@ END_TEST
 START_TEST(every_scheme_has_a_forecast)
 {
     struct rig r;
-    struct lk_whatif w;
+    struct sim_answer w;
 
     rig_init(&r);
     /* Only all-reduce was measured; the others are costed from the link. */
@@ -113,8 +112,8 @@ START_TEST(every_scheme_has_a_forecast)
     axis(&r, LK_AXIS_SHARDING, "ddp,zero1,zero2,zero3,shard-grad-op,local-sgd,diloco,async");
     axis(&r, LK_AXIS_PERIOD, "10");
     w = whatif(&r);
-    ck_assert_uint_eq(w.n_points, 8);
-    ck_assert_uint_eq(w.n_refused, 0);
+    ck_assert_uint_eq(w.forecast.n_points, 8);
+    ck_assert_uint_eq(w.gains.n_refused, 0);
     for (size_t i = 0; i < 8; i++) {
         const struct lk_forecast_point *p = &w.forecast.points[i];
 
@@ -125,7 +124,7 @@ START_TEST(every_scheme_has_a_forecast)
     }
     ck_assert_double_gt(step(&w, 3), step(&w, 0)); /* full sharding moves half as much again */
     ck_assert_double_lt(step(&w, 6), step(&w, 0)); /* DiLoCo a tenth */
-    lk_whatif_fini(&w);
+    sim_answer_fini(&w);
     rig_fini(&r);
 }
 END_TEST
@@ -136,7 +135,7 @@ START_TEST(verdicts)
 {
     struct rig r;
     const struct lk_forecast_point *p;
-    struct lk_whatif w;
+    struct sim_answer w;
 
     rig_init(&r);
     axis(&r, LK_AXIS_GPUS, "4");
@@ -148,8 +147,8 @@ START_TEST(verdicts)
     ck_assert_int_eq(p[2].gain.verdict, LK_VERDICT_NONE);
     ck_assert_double_lt(p[2].gain.hi, 1);
     ck_assert_double_lt(p[2].gain.certainty, 0.05);
-    ck_assert_uint_eq(w.n_effects, 3);
-    lk_whatif_fini(&w);
+    ck_assert_uint_eq(w.gains.n_effects, 3);
+    sim_answer_fini(&w);
     rig_fini(&r);
 }
 END_TEST
@@ -159,7 +158,7 @@ END_TEST
 START_TEST(agrees_with_predict)
 {
     struct rig r;
-    struct lk_whatif w;
+    struct sim_answer w;
     struct lk_predictor *p = NULL;
     const struct lk_predictor_options options = {
         .level = 0.9, .draws = 40, .seed = 1, .scale_error = NAN};
@@ -170,12 +169,13 @@ START_TEST(agrees_with_predict)
     axis(&r, LK_AXIS_BUCKET_CAP, "1MiB,25MiB,100MiB");
     axis(&r, LK_AXIS_ACCUMULATION, "1,4");
     w = whatif(&r);
-    ck_assert_uint_eq(w.n_points, 36 + 3); /* the current bucket cap is none of those asked for */
+    ck_assert_uint_eq(w.forecast.n_points,
+                      36 + 3); /* the current bucket cap is none of those asked for */
     ck_assert_int_eq(lk_predictor_create(&r.job, &r.cluster, &options, &p), LK_OK);
-    for (size_t i = 0; i < w.n_points; i++) {
+    for (size_t i = 0; i < w.forecast.n_points; i++) {
         struct lk_prediction one;
 
-        ck_assert_int_eq(lk_predictor_at(p, &w.scenarios[i].config, &one), LK_OK);
+        ck_assert_int_eq(lk_predictor_at(p, &w.gains.scenarios[i].config, &one), LK_OK);
         ck_assert_msg(fabs(step(&w, i) / one.step_s - 1) < 0.005,
                       "%d GPUs, cap %llu, accumulation %d: what-if %.6g s, predict %.6g s",
                       one.config.world_size, (unsigned long long)one.config.cap_bytes,
@@ -184,7 +184,7 @@ START_TEST(agrees_with_predict)
         lk_prediction_fini(&one);
     }
     lk_predictor_destroy(p);
-    lk_whatif_fini(&w);
+    sim_answer_fini(&w);
     rig_fini(&r);
 }
 END_TEST
@@ -204,13 +204,13 @@ START_TEST(evidence_ends_with_the_runs)
     rig_init(&r);
     axis(&r, LK_AXIS_GPUS, "2");
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
-        struct lk_whatif w;
+        struct sim_answer w;
 
         axis(&r, LK_AXIS_BUCKET_CAP, rows[i].cap);
         axis(&r, LK_AXIS_ACCUMULATION, rows[i].accumulation);
         w = whatif(&r);
         ck_assert_str_eq(w.forecast.points[0].evidence_text, rows[i].text);
-        lk_whatif_fini(&w);
+        sim_answer_fini(&w);
     }
     rig_fini(&r);
 }
@@ -220,13 +220,13 @@ END_TEST
 START_TEST(a_global_batch_is_kept)
 {
     struct rig r;
-    struct lk_whatif w;
+    struct sim_answer w;
 
     rig_init(&r);
     axis(&r, LK_AXIS_GPUS, "1,2,4");
     r.q.global_batch = 64;
     w = whatif(&r);
-    ck_assert_uint_eq(w.n_points, 3);
+    ck_assert_uint_eq(w.forecast.n_points, 3);
     for (size_t i = 0; i < 3; i++)
         ck_assert_int_eq(w.forecast.points[i].config.world_size *
                              w.forecast.points[i].config.local_batch *
@@ -234,7 +234,7 @@ START_TEST(a_global_batch_is_kept)
                          64);
     ck_assert_double_eq_tol(w.forecast.points[0].efficiency, 1, 1e-9);
     axis(&r, LK_AXIS_ACCUMULATION, "2");
-    lk_whatif_fini(&w);
+    sim_answer_fini(&w);
     ck_assert_int_eq(sim_whatif(&r.job, &r.cluster, &r.q, &w), LK_EUSAGE);
     rig_fini(&r);
 }
@@ -245,21 +245,21 @@ END_TEST
 START_TEST(points_that_are_left_out)
 {
     struct rig r;
-    struct lk_whatif w;
+    struct sim_answer w;
 
     rig_init(&r);
     axis(&r, LK_AXIS_GPUS, "4");
     axis(&r, LK_AXIS_COMPRESSION, "none,powersgd");
     axis(&r, LK_AXIS_POWERSGD_RANK, "1,2,4");
     w = whatif(&r);
-    ck_assert_uint_eq(w.n_points, 4);
-    lk_whatif_fini(&w);
+    ck_assert_uint_eq(w.forecast.n_points, 4);
+    sim_answer_fini(&w);
     r.q.axes[LK_AXIS_COMPRESSION].n = r.q.axes[LK_AXIS_POWERSGD_RANK].n = 0;
     axis(&r, LK_AXIS_INTRA_BANDWIDTH, "x1,x2"); /* one rank a host: nothing says what it is */
     w = whatif(&r);
-    ck_assert_uint_eq(w.n_points, 1);
-    ck_assert_uint_eq(w.n_refused, 1);
-    lk_whatif_fini(&w);
+    ck_assert_uint_eq(w.forecast.n_points, 1);
+    ck_assert_uint_eq(w.gains.n_refused, 1);
+    sim_answer_fini(&w);
     axis(&r, LK_AXIS_INTRA_BANDWIDTH, "x2");
     ck_assert_int_eq(sim_whatif(&r.job, &r.cluster, &r.q, &w), LK_EEVIDENCE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "intra.bandwidth"));

@@ -5,7 +5,6 @@
  */
 #include "base/array.h"
 #include "base/file.h"
-#include "sim/whatif/whatif.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/sim_truth.h"
@@ -163,7 +162,7 @@ static const struct row on_nodes[] = {
 struct rig {
     struct lk_job job;
     struct lk_cluster cluster;
-    struct lk_whatif_request q;
+    struct lk_forecast_request q;
     struct lk_axis_value values[LK_AXIS_COUNT];
 };
 
@@ -220,13 +219,14 @@ static void rig_fini(struct rig *r)
 
 static double step_of(struct rig *r)
 {
-    struct lk_whatif w;
+    struct sim_answer w;
     double step;
 
     ck_assert_msg(sim_whatif(&r->job, &r->cluster, &r->q, &w) == LK_OK, "%s", lk_error_text());
-    ck_assert_uint_le(w.n_points, 2); /* the one asked for, and the current configuration */
+    ck_assert_uint_le(w.forecast.n_points,
+                      2); /* the one asked for, and the current configuration */
     step = w.forecast.points[0].step_s;
-    lk_whatif_fini(&w);
+    sim_answer_fini(&w);
     return step;
 }
 
@@ -279,7 +279,7 @@ END_TEST
 START_TEST(shapes_that_powersgd_assumes_are_said)
 {
     struct rig r;
-    struct lk_whatif w;
+    struct sim_answer w;
 
     rig_init(&r, hosts_text);
     set_axes(&r, "gpus=4 compression=powersgd");
@@ -288,7 +288,7 @@ START_TEST(shapes_that_powersgd_assumes_are_said)
     ck_assert_msg(sim_whatif(&r.job, &r.cluster, &r.q, &w) == LK_OK, "%s", lk_error_text());
     ck_assert_int_eq(forecast_says(&w.forecast, "square matrices") != NULL, _i);
     ck_assert_ptr_nonnull(forecast_says(&w.forecast, "assumed: what a compression computes"));
-    lk_whatif_fini(&w);
+    sim_answer_fini(&w);
     rig_fini(&r);
 }
 END_TEST

@@ -1,9 +1,10 @@
 /*
- * The axes of a what-if: each has a word, a kind of value, and a member of a configuration or of a
- * cluster's change that it sets. Options, columns and notes use these words.
+ * The axes of a forecast, and the request that lists values on them. Each axis has a word, a kind
+ * of value, and a member of a configuration or of a cluster's change that it sets. Options, columns
+ * and notes use these words. `predict` varies the axes of LK_AXIS_RUN_LIST, `whatif` all.
  */
-#ifndef LK_SIM_WHATIF_AXIS_H
-#define LK_SIM_WHATIF_AXIS_H
+#ifndef LK_SIM_FORECAST_AXIS_H
+#define LK_SIM_FORECAST_AXIS_H
 
 #include "base/status.h"
 #include "base/units.h"
@@ -11,8 +12,8 @@
 #include "facts/bounds.h"
 #include "facts/config.h"
 #include "facts/job.h"
-#include "sim/forecast/altered_cluster.h"
-#include "sim/forecast/evidence.h"
+#include "sim/knowledge.h"
+#include "sim/step/altered_cluster.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -110,9 +111,9 @@
 enum lk_axis { LK_AXIS_LIST(LK_WORD_VALUE) LK_AXIS_COUNT };
 
 struct lk_axis_value {
-    struct lk_scaled number; /* is_factor only on axes of the network */
-    int at;                  /* SLOW_RANK, SLOW_LINK: the rank or node, slowed number.value times */
-    const struct lk_cluster *gpu; /* LK_AXIS_GPU: whose; NULL: own. Set by the caller */
+    int64_t count;           /* COUNT, SIZE, WORD, YES_NO (1, 0); PLACE: the rank or node */
+    struct lk_scaled number; /* RATE, LINK, TIME, RATIO; PLACE: how many times as long it takes */
+    const struct lk_cluster *gpu; /* NAME: whose; NULL: own. Set by the caller */
     char text[32];                /* as the user wrote it */
 };
 
@@ -120,6 +121,27 @@ struct lk_axis_value {
 struct lk_scenario {
     struct lk_config config;
     struct lk_change change;
+};
+
+struct lk_plan_request;
+
+/* What is asked of a source of evidence. */
+struct lk_forecast_request {
+    struct {
+        const struct lk_axis_value *v; /* borrowed */
+        size_t n;                      /* 0: not varied, as the source has it. GPUS: > 0 */
+    } axes[LK_AXIS_COUNT];
+    int64_t global_batch; /* > 0: strong scaling, samples a step; accumulation follows from it, and
+                             the local batch shrinks where it would exceed the share */
+    double level;         /* of the intervals, e.g. 0.90 */
+    int draws;            /* Monte Carlo draws that the source makes for a point, e.g. 200 */
+    uint64_t seed;
+    bool compare; /* with the current configuration, which joins the points of each count: `whatif`
+                   */
+    const struct lk_plan_request *plan; /* borrowed; gives a GPU's memory. NULL: the cluster does */
+    /* (optional) Called from time to time, with the scenarios predicted so far and in all. */
+    void (*progress)(void *user, size_t done, size_t total);
+    void *user;
 };
 
 const char *lk_axis_option(enum lk_axis a);
@@ -130,8 +152,8 @@ enum lk_status lk_axis_parse(enum lk_axis a, const char *text, struct lk_axis_va
 /* Return true if two values of an axis are the same, however they are spelled. */
 bool lk_axis_value_equal(enum lk_axis a, const struct lk_axis_value *x,
                          const struct lk_axis_value *y);
-/* Sets the axis to the value. No axis sets the nodes. j: its rule sets the bucket limits; NULL
- * where no axis changes them. */
+/* Sets the axis to the value. No axis sets the nodes. j: its rule sets the first bucket's limit
+ * with the cap; NULL: it stays. */
 void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,
                    struct lk_scenario *s);
 /* Sets what has no meaning here as the current configuration has it, so that equal configurations

@@ -3,7 +3,7 @@
  *
  * Divisions: links / points / the GPU / the slowest / known to be slow / the whole.
  */
-#include "sim/forecast/altered_cluster.h"
+#include "sim/step/altered_cluster.h"
 
 #include "base/array.h"
 #include "base/stats.h"

@@ -1,5 +1,5 @@
-/* The axes of a what-if. */
-#include "sim/whatif/axis.h"
+/* The axes of a forecast. */
+#include "sim/forecast/axis.h"
 
 #include "base/words.h"
 #include "sim/step/config.h"
@@ -96,14 +96,8 @@ const char *lk_axis_column(enum lk_axis a)
 static enum lk_status parse_number(enum lk_axis a, const char *text, double *out)
 {
     char min[40], max[40];
-    int64_t n;
     double v;
 
-    if (kinds[a] == COUNT) {
-        LK_PASS(lk_parse_count(text, (int64_t)ranges[a].min, (int64_t)ranges[a].max, &n));
-        *out = (double)n;
-        return LK_OK;
-    }
     LK_PASS(lk_units_parse(dims[a], text, &v));
     if (v < ranges[a].min || v > ranges[a].max || (kinds[a] == SIZE && v != floor(v)))
         return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %s to %s", text,
@@ -125,7 +119,7 @@ static enum lk_status parse_factor(const char *text, struct lk_scaled *out)
     return LK_OK;
 }
 
-static enum lk_status parse_word(enum lk_axis a, const char *text, double *out)
+static enum lk_status parse_word(enum lk_axis a, const char *text, int64_t *out)
 {
     int value = 0;
     enum lk_status st = lk_words_find(axes[a].words, text, &value);
@@ -134,36 +128,43 @@ static enum lk_status parse_word(enum lk_axis a, const char *text, double *out)
     return st == LK_EPARSE ? LK_EUSAGE : st;
 }
 
-/* Reads "none", or "3:1.25". */
-static enum lk_status parse_place(enum lk_axis a, const char *text, struct lk_axis_value *v)
+static enum lk_status parse_yes_no(const char *text, int64_t *out)
 {
-    int64_t at = 0;
+    *out = !strcasecmp(text, "yes");
+    return *out || !strcasecmp(text, "no") ? LK_OK
+                                           : lk_fail(LK_EUSAGE, "'%s': expected yes or no", text);
+}
 
-    if (strcmp(text, "none") != 0)
-        LK_PASS(lk_parse_factor_at(text, (int64_t)ranges[a].max, &at, &v->number.value));
-    v->at = (int)at;
+static enum lk_status parse_size(enum lk_axis a, const char *text, int64_t *out)
+{
+    double v;
+
+    LK_PASS(parse_number(a, text, &v));
+    *out = (int64_t)v;
     return LK_OK;
 }
 
 static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_value *v)
 {
-    enum kind kind = kinds[a];
-
-    if ((kind == RATE || kind == LINK || kind == TIME || kind == RATIO) && *text == 'x')
-        return parse_factor(text, &v->number);
-    if (kind == WORD)
-        return parse_word(a, text, &v->number.value);
-    if (kind == PLACE)
-        return parse_place(a, text, v);
-    if (kind == NAME)
+    switch (kinds[a]) {
+    case COUNT:
+        return lk_parse_count(text, (int64_t)ranges[a].min, (int64_t)ranges[a].max, &v->count);
+    case SIZE:
+        return parse_size(a, text, &v->count);
+    case YES_NO:
+        return parse_yes_no(text, &v->count);
+    case WORD:
+        return parse_word(a, text, &v->count);
+    case NAME:
         return *text ? LK_OK : lk_fail(LK_EUSAGE, "a name is empty");
-    if (kind == YES_NO) {
-        v->number.value = !strcasecmp(text, "yes");
-        return v->number.value > 0 || !strcasecmp(text, "no")
-                   ? LK_OK
-                   : lk_fail(LK_EUSAGE, "'%s': expected yes or no", text);
+    case PLACE: /* "none", or "3:1.25" */
+        return strcmp(text, "none")
+                   ? lk_parse_factor_at(text, (int64_t)ranges[a].max, &v->count, &v->number.value)
+                   : LK_OK;
+    default:
+        return *text == 'x' ? parse_factor(text, &v->number)
+                            : parse_number(a, text, &v->number.value);
     }
-    return parse_number(a, text, &v->number.value);
 }
 
 enum lk_status lk_axis_parse(enum lk_axis a, const char *text, struct lk_axis_value *out)
@@ -186,20 +187,19 @@ bool lk_axis_value_equal(enum lk_axis a, const struct lk_axis_value *x,
 {
     if (kinds[a] == NAME)
         return !strcmp(x->text, y->text);
-    return x->number.value == y->number.value && x->number.is_factor == y->number.is_factor &&
-           x->at == y->at;
+    return x->count == y->count && x->number.value == y->number.value &&
+           x->number.is_factor == y->number.is_factor;
 }
 
 void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,
                    struct lk_scenario *s)
 {
-    double number = v->number.value;
     void *member = (char *)s + axes[a].at;
 
     switch (kinds[a]) {
     case COUNT:
     case WORD:
-        *(int *)member = (int)number;
+        *(int *)member = (int)v->count;
         break;
     case RATE:
     case LINK:
@@ -208,19 +208,21 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
         *(struct lk_scaled *)member = v->number;
         break;
     case PLACE:
-        *(struct lk_slowed *)member = (struct lk_slowed){v->at, number};
+        *(struct lk_slowed *)member = (struct lk_slowed){(int)v->count, v->number.value};
         break;
     case YES_NO:
-        s->config.no_sync = number > 0;
+        s->config.no_sync = v->count > 0;
         break;
     case NAME:
         s->change.gpu = v->gpu;
         break;
     case SIZE:
         if (a == LK_AXIS_FIRST_BUCKET)
-            s->config.first_bytes = (uint64_t)number;
+            s->config.first_bytes = (uint64_t)v->count;
+        else if (j)
+            lk_config_set_cap(&s->config, j, (uint64_t)v->count);
         else
-            lk_config_set_cap(&s->config, j, (uint64_t)number);
+            s->config.cap_bytes = (uint64_t)v->count;
         break;
     }
 }

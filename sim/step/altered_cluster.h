@@ -12,8 +12,8 @@
  * to be slow, or that the runs showed to be (sim/step/known_stragglers.h), stay slow in the copies,
  * and are the first to be replaced.
  */
-#ifndef LK_SIM_FORECAST_ALTERED_CLUSTER_H
-#define LK_SIM_FORECAST_ALTERED_CLUSTER_H
+#ifndef LK_SIM_STEP_ALTERED_CLUSTER_H
+#define LK_SIM_STEP_ALTERED_CLUSTER_H
 
 #include "base/status.h"
 #include "facts/cluster.h"
@@ -36,7 +36,6 @@ struct lk_slowed {
 };
 
 /* Changes to the copies; all zero changes nothing. The clusters are borrowed. */
-
 struct lk_change {
     struct lk_scaled bandwidth_Bps[LK_LINK_COUNT], latency_s[LK_LINK_COUNT]; /* by enum lk_link */
     int nodes_per_switch;                                                    /* 0: unchanged */

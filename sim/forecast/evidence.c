@@ -1,0 +1,66 @@
+/* Predictions, and the terms that they assume. */
+#include "sim/forecast/evidence.h"
+
+#include "sim/prior.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c)
+{
+    *p = (struct lk_prediction){.config = *c,
+                                .measured_s = NAN,
+                                .measured_lo_s = NAN,
+                                .measured_hi_s = NAN,
+                                .batch_extrapolation = 1,
+                                .anchor_factor = 1};
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        p->losses_s[i] = NAN;
+}
+
+void lk_prediction_raise(struct lk_prediction *p)
+{
+    double factor = fmax(1, p->bound_s / p->step_s);
+
+    p->step_s *= factor;
+    p->lo_s = fmax(p->lo_s * factor, p->bound_s);
+    p->hi_s *= factor;
+    if (factor > 1)
+        lk_losses_close(p->losses_s, p->step_s);
+    for (size_t i = 0; i < p->n_draws; i++)
+        p->draws_s[i] = fmax(p->draws_s[i] * factor, p->bound_s);
+}
+
+void lk_unvaried_add(struct lk_unvaried *u, const struct lk_prediction *p)
+{
+    u->fixed_sd = fmax(u->fixed_sd, p->unvaried.fixed_sd);
+    u->hook |= p->unvaried.hook;
+    u->shard |= p->unvaried.shard;
+}
+
+void lk_prediction_fini(struct lk_prediction *p)
+{
+    free(p->draws_s);
+    memset(p, 0, sizeof *p);
+}
+
+enum lk_status lk_unvaried_note(const struct lk_unvaried *u, struct lk_forecast *f)
+{
+    enum lk_prior fixed = u->fixed_sd < lk_prior_value(LK_PRIOR_FIXED_SHARE) ? LK_PRIOR_FIXED_REST
+                                                                             : LK_PRIOR_FIXED_SHARE;
+
+    if (u->fixed_sd > 0)
+        LK_PASS(
+            lk_forecast_assume(f, "steps of several micro-batches",
+                               "no run had these accumulations: what a step takes once is known "
+                               "to %.0f %% of a micro-batch (%s)",
+                               100 * u->fixed_sd, lk_prior_source(fixed)));
+    if (u->hook)
+        LK_PASS(lk_forecast_assume(f, "what a compression computes",
+                                   "known to a factor of two: no run had one"));
+    return u->shard ? lk_forecast_assume(f, "the order of a sharded step's collectives",
+                                         "their time is known to %.0f %%: no run was sharded",
+                                         100 * lk_prior_value(LK_PRIOR_SHARD_ERROR))
+                    : LK_OK;
+}

@@ -1,0 +1,144 @@
+/*
+ * A forecast on its way (sim/forecast/forecast.h), private to the files that it passes, in this
+ * order:
+ *
+ *     grid.c          the scenarios asked for, the current ones, and the references of all
+ *     scenarios.c     equal scenarios are one; each is predicted once, on its machine
+ *     efficiency.c    a prediction and its reference become a point
+ *     gains.c         gains, certainty, the best of a count
+ *     answer.c        sentences and notes; knee.c: where scaling ends
+ */
+#ifndef LK_SIM_FORECAST_PIPELINE_H
+#define LK_SIM_FORECAST_PIPELINE_H
+
+#include "base/status.h"
+#include "facts/forecast.h"
+#include "sim/forecast/axis.h"
+#include "sim/forecast/evidence.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* ---- Scenarios ---- */
+
+/* The machine as it is, or an altered one. */
+struct lk_machine {
+    struct lk_change change;
+    int most_gpus; /* of the scenarios on it */
+    bool made;
+    void *self;            /* the source's state for it: its own, or one to be closed */
+    enum lk_status status; /* not LK_OK: it cannot be made, and refusal says why */
+    char *refusal;
+};
+
+struct lk_item {
+    struct lk_config config;
+    size_t machine;
+    enum lk_status status; /* not LK_OK: refused, there is no prediction, and refusal says why */
+    char *refusal;
+    struct lk_prediction at;
+    bool is_point;  /* of the forecast */
+    bool too_large; /* for a GPU's memory, as far as is known */
+};
+
+struct lk_scenarios {
+    const struct lk_evidence_source *source;
+    int64_t global_batch;
+    struct lk_item *v;
+    size_t n, capacity;
+    size_t *slots, n_slots; /* a hash table of 1 + the index of each; a power of 2 */
+    struct lk_machine *machines;
+    size_t n_machines, machines_capacity;
+};
+
+/* Return true if the status refuses one scenario; others may still be predicted. */
+bool lk_refuses(enum lk_status st);
+/* Find a scenario or add it, with its nodes, unless it has them, and the accumulation that a global
+ * batch gives. One that makes no sense is refused. *out: its index. */
+enum lk_status lk_scenarios_add(struct lk_scenarios *w, const struct lk_scenario *s, bool has_nodes,
+                                size_t *out);
+enum lk_status lk_scenarios_predict(struct lk_scenarios *w, const struct lk_forecast_request *q);
+void lk_scenarios_fini(struct lk_scenarios *w);
+
+/* ---- The grid ---- */
+
+struct lk_grid_point {
+    size_t item, current;        /* current: what its gain refers to, where the request compares */
+    size_t reference;            /* what its efficiency refers to; SIZE_MAX: none is known */
+    size_t index[LK_AXIS_COUNT]; /* of its value in each axis asked for */
+    bool is_current;             /* added as the current configuration: it has none of the values */
+};
+
+/* An axis moved alone. */
+struct lk_grid_effect {
+    size_t item, current, value;
+    enum lk_axis axis;
+};
+
+struct lk_pipeline {
+    const struct lk_evidence_source *source;
+    const struct lk_forecast_request *request;
+    struct lk_scenarios all;
+    struct lk_grid_point *points; /* once predicted, those of out->points */
+    size_t n_points, points_capacity;
+    struct lk_grid_effect *effects;
+    size_t n_effects, effects_capacity;
+    size_t n_refused; /* points asked for that are left out, */
+    char *refusal;    /* why the first one is, */
+    enum lk_status refused;
+    char *no_reference; /* why an efficiency is not known; NULL: all are */
+    double *resolution; /* of each draw: the error of the model's resolution in any gain */
+    double *ratios;     /* of each draw: room to compare two items */
+    struct lk_forecast *out;
+};
+
+/* Make points and effects. LK_EUSAGE: too many points, or an axis without meaning. */
+enum lk_status lk_pipeline_add_grid(struct lk_pipeline *w);
+/* Set each point's reference. pre: the source is prepared. */
+enum lk_status lk_pipeline_add_references(struct lk_pipeline *w);
+/* Return true if the axis has a word in the forecast: the point's own numbers do not say it. */
+bool lk_pipeline_worded(const struct lk_pipeline *w, enum lk_axis a);
+/* Return the word of a point's value on an axis that was asked for. */
+const char *lk_pipeline_word(const struct lk_pipeline *w, const struct lk_grid_point *p,
+                             enum lk_axis a);
+/* Return the memory of the GPU that a scenario runs on; NaN: not known. */
+double lk_pipeline_device_bytes(const struct lk_pipeline *w, const struct lk_item *i);
+
+/* ---- Points ---- */
+
+/* Make the point of a prediction. reference NULL: its efficiency is not known (NaN). */
+enum lk_status lk_point_make(const struct lk_prediction *p, const struct lk_prediction *reference,
+                             double level, struct lk_forecast_point *out);
+
+/* ---- Comparison ---- */
+
+enum lk_status lk_gains_init(struct lk_pipeline *w);
+/* Return the probability that a has the higher throughput, over draws and the model's resolution.
+ */
+double lk_certainty(const struct lk_pipeline *w, const struct lk_item *a, const struct lk_item *b);
+/* Return the gain of a over b in the throughput of a GPU. */
+struct lk_gain lk_gain_of(const struct lk_pipeline *w, const struct lk_item *a,
+                          const struct lk_item *b);
+/* Return true if a probability leaves no more doubt than the intervals do. */
+bool lk_is_sure(const struct lk_pipeline *w, double certainty);
+
+/* A choice among points. */
+typedef bool lk_point_filter(const struct lk_pipeline *w, size_t point);
+/* Accept a point that can be the best: it fits in memory, as far as is known, and its local batch
+ * is within the measured ones. */
+lk_point_filter lk_may_be_best;
+/* Return the point of this count with the highest throughput that the filter accepts, other than
+ * `except`; n_points: none. */
+size_t lk_fastest(const struct lk_pipeline *w, int world_size, lk_point_filter *take,
+                  size_t except);
+/* Mark the best point of each count, and those that tie with it. */
+void lk_mark_best(struct lk_pipeline *w);
+
+/* ---- The answer ---- */
+
+/* Say what the points say, and note what they rest on. */
+enum lk_status lk_pipeline_tell(struct lk_pipeline *w);
+/* Say where the knee of weak scaling is, from the first point's configuration. */
+enum lk_status lk_pipeline_tell_knee(const struct lk_pipeline *w);
+
+#endif
