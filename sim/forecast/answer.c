@@ -327,13 +327,13 @@ static enum lk_status note_compression(const struct lk_pipeline *w)
 /* Notes what the points of a comparison rest on. */
 static enum lk_status note_gains(const struct lk_pipeline *w)
 {
-    struct lk_unvaried unvaried = {0};
+    struct lk_assumed_terms assumed = {0};
 
     for (size_t i = 0; i < w->n_points; i++)
-        lk_unvaried_add(&unvaried, &item_of(w, i)->at);
+        lk_assumed_terms_add(&assumed, &item_of(w, i)->at);
     LK_PASS(note_schemes(w));
     LK_PASS(note_compression(w));
-    LK_PASS(lk_unvaried_note(&unvaried, w->out));
+    LK_PASS(lk_assumed_terms_note(&assumed, w->out));
     return lk_forecast_note(w->out, "the model's own error of a gain is %.0f %% (%s)",
                             100 * lk_prior_value(LK_PRIOR_RESOLUTION),
                             lk_prior_source(LK_PRIOR_RESOLUTION));

@@ -164,7 +164,7 @@ static enum lk_status hold_out(const struct lk_evidence_source *e, const struct 
     struct lk_backtest_item item = {
         .config = m->config, .is_batch = is_batch, .test.measured_s = m->step_s};
 
-    st = e->ops->from_rest(e->self, &m->config, is_batch, &p);
+    st = e->ops->predict_held_out(e->self, &m->config, is_batch, &p);
     if (st == LK_EEVIDENCE)
         return out->refusal ? LK_OK : lk_strdup(&out->refusal, lk_error_text());
     LK_TRY(st);

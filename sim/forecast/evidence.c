@@ -32,11 +32,11 @@ void lk_prediction_raise(struct lk_prediction *p)
         p->draws_s[i] = fmax(p->draws_s[i] * factor, p->bound_s);
 }
 
-void lk_unvaried_add(struct lk_unvaried *u, const struct lk_prediction *p)
+void lk_assumed_terms_add(struct lk_assumed_terms *u, const struct lk_prediction *p)
 {
-    u->fixed_sd = fmax(u->fixed_sd, p->unvaried.fixed_sd);
-    u->hook |= p->unvaried.hook;
-    u->shard |= p->unvaried.shard;
+    u->fixed_sd = fmax(u->fixed_sd, p->assumed.fixed_sd);
+    u->hook |= p->assumed.hook;
+    u->shard |= p->assumed.shard;
 }
 
 void lk_prediction_fini(struct lk_prediction *p)
@@ -45,7 +45,7 @@ void lk_prediction_fini(struct lk_prediction *p)
     memset(p, 0, sizeof *p);
 }
 
-enum lk_status lk_unvaried_note(const struct lk_unvaried *u, struct lk_forecast *f)
+enum lk_status lk_assumed_terms_note(const struct lk_assumed_terms *u, struct lk_forecast *f)
 {
     enum lk_prior fixed = u->fixed_sd < lk_prior_value(LK_PRIOR_FIXED_SHARE) ? LK_PRIOR_FIXED_REST
                                                                              : LK_PRIOR_FIXED_SHARE;

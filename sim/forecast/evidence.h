@@ -19,7 +19,7 @@
 #include <stddef.h>
 
 /* What no run of the job varied, so that it is drawn from a prior. */
-struct lk_unvaried {
+struct lk_assumed_terms {
     double fixed_sd; /* of the share of a micro-batch that a step takes once, where no run had so
                         few or so many micro-batches; 0: known */
     bool hook;       /* what a hook computes */
@@ -46,8 +46,8 @@ struct lk_prediction {
                                        the model does not explain of measured steps is the rest */
     bool losses_measured;           /* by an analysis of these runs, not by the model */
     bool rank_sd_assumed, transient_assumed, overlap_assumed, kappa_unknown;
-    struct lk_unvaried unvaried;
-    double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
+    struct lk_assumed_terms assumed;
+    double law_s; /* predict_held_out: the step by the scaling law alone; 0: not known */
 };
 /* Make a prediction of which nothing is known: NaN, no draws. */
 void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);
@@ -56,9 +56,9 @@ void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);
 void lk_prediction_raise(struct lk_prediction *p);
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
 /* Add what a prediction assumed to what others did. */
-void lk_unvaried_add(struct lk_unvaried *u, const struct lk_prediction *p);
+void lk_assumed_terms_add(struct lk_assumed_terms *u, const struct lk_prediction *p);
 /* Note what was drawn because no run varied it; nothing was: no note. */
-enum lk_status lk_unvaried_note(const struct lk_unvaried *u, struct lk_forecast *f);
+enum lk_status lk_assumed_terms_note(const struct lk_assumed_terms *u, struct lk_forecast *f);
 
 struct lk_change;
 
@@ -83,8 +83,8 @@ struct lk_evidence_ops {
      * batch, is held out (lk_backtest_leaves in sim/forecast/backtest.h). It works before
      * `prepare`. LK_EEVIDENCE: too little is left. (optional) NULL means no back-tests.
      */
-    enum lk_status (*from_rest)(void *self, const struct lk_config *c, bool is_batch,
-                                struct lk_prediction *out);
+    enum lk_status (*predict_held_out)(void *self, const struct lk_config *c, bool is_batch,
+                                       struct lk_prediction *out);
     /* Moves a configuration to the ranks and nodes that its efficiency refers to; world_size 0:
      * none. */
     enum lk_status (*set_reference)(const void *self, struct lk_config *c);

@@ -73,67 +73,70 @@ struct lk_grid_model {
 
 /* ---- One configuration ---- */
 
-struct one {
+struct point_model {
     const struct lk_grid_shape *shape;
     const struct lk_grid_compute *compute;
     const struct lk_grid_straggler *straggler;
     struct lk_step_model step;             /* one rank, the slowest */
     double slowest;                        /* its compute over a rank's mean */
-    double at[FACTORS], fixed_s;           /* the step at each factor; optimizer and gap */
+    double step_at_cost[FACTORS], fixed_s; /* the step at each factor; optimizer and gap */
     double charged_s;                      /* of its compute: by buckets beyond the job's own */
     double gamma_s, delta_s, per_bucket_s; /* by how much more of each lengthens it */
     /* A rank's own work over the model's, by runs of one rank, and of each draw; NULL: no run
      * tells, and it is as well known as the compute. */
-    double own;
-    const double *owns;
+    double work_ratio;
+    const double *work_ratio_draws;
     /* What a step takes once, as a share of a micro-batch, and how its own work follows it. */
     double fixed_sd, per_fixed;
     double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
 };
 
-static void set_step(struct one *o, const struct lk_config *c)
+static void set_step(struct point_model *point, const struct lk_config *c)
 {
-    const struct lk_step_model *of_batch = &o->compute->model.step;
+    const struct lk_step_model *of_batch = &point->compute->model.step;
 
-    o->step = o->shape->model.step;
-    o->step.ranks = o->step.nodes = 1;
-    o->step.accumulation = c->accumulation;
-    o->step.forward_s = of_batch->forward_s * o->slowest * o->shape->model.async_slowdown;
-    o->step.backward_s = of_batch->backward_s * o->slowest * o->shape->model.async_slowdown;
-    o->step.optimizer_s = of_batch->optimizer_s / lk_config_sharers(c);
-    o->step.gap_s = of_batch->gap_s;
-    o->step.input_s = of_batch->input_s;
-    o->step.load_s = of_batch->load_s;
-    o->step.prefetch_depth = of_batch->prefetch_depth;
-    o->step.law = (struct lk_straggler_law){0};
-    o->step.rank_slowness = o->step.node_slowness = o->step.node_link = NULL;
-    o->fixed_s = o->step.optimizer_s * (1 + o->step.kappa) + o->step.gap_s;
+    point->step = point->shape->model.step;
+    point->step.ranks = point->step.nodes = 1;
+    point->step.accumulation = c->accumulation;
+    point->step.forward_s =
+        of_batch->forward_s * point->slowest * point->shape->model.async_slowdown;
+    point->step.backward_s =
+        of_batch->backward_s * point->slowest * point->shape->model.async_slowdown;
+    point->step.optimizer_s = of_batch->optimizer_s / lk_config_sharers(c);
+    point->step.gap_s = of_batch->gap_s;
+    point->step.input_s = of_batch->input_s;
+    point->step.load_s = of_batch->load_s;
+    point->step.prefetch_depth = of_batch->prefetch_depth;
+    point->step.law = (struct lk_straggler_law){0};
+    point->step.rank_slowness = point->step.node_slowness = point->step.node_link = NULL;
+    point->fixed_s = point->step.optimizer_s * (1 + point->step.kappa) + point->step.gap_s;
 }
 
 /* Turn the slowest rank's losses into those of the mean rank, which waits for it. */
-static void set_losses(struct one *o, const struct lk_config *c, const struct lk_sim_result *r)
+static void set_losses(struct point_model *point, const struct lk_config *c,
+                       const struct lk_sim_result *r)
 {
-    const struct lk_step_model *s = &o->compute->model.step;
+    const struct lk_step_model *s = &point->compute->model.step;
     double compute_s = c->accumulation * (s->forward_s + s->backward_s);
-    double slow_s = compute_s * (o->slowest - 1);
-    double own_s = compute_s * o->straggler->slowest.average;
+    double slow_s = compute_s * (point->slowest - 1);
+    double own_s = compute_s * point->straggler->slowest.average;
 
-    memcpy(o->losses_s, r->losses_s, sizeof o->losses_s);
-    o->losses_s[LK_LOSS_IDEAL] -= slow_s + o->charged_s;
-    o->losses_s[LK_LOSS_OVERLAP] += o->charged_s;
-    o->losses_s[LK_LOSS_SLOW_RANK] += own_s;
-    o->losses_s[LK_LOSS_STRAGGLER] += slow_s - own_s;
+    memcpy(point->losses_s, r->losses_s, sizeof point->losses_s);
+    point->losses_s[LK_LOSS_IDEAL] -= slow_s + point->charged_s;
+    point->losses_s[LK_LOSS_OVERLAP] += point->charged_s;
+    point->losses_s[LK_LOSS_SLOW_RANK] += own_s;
+    point->losses_s[LK_LOSS_STRAGGLER] += slow_s - own_s;
 }
 
 /* Return the step with the collectives' cost times f. */
-static double at_factor(const struct one *o, double f)
+static double at_factor(const struct point_model *point, double f)
 {
     int i = 1;
 
     while (i + 1 < FACTORS && f > factors[i])
         i++;
-    return o->at[i - 1] +
-           (o->at[i] - o->at[i - 1]) * (f - factors[i - 1]) / (factors[i] - factors[i - 1]);
+    return point->step_at_cost[i - 1] + (point->step_at_cost[i] - point->step_at_cost[i - 1]) *
+                                            (f - factors[i - 1]) / (factors[i] - factors[i - 1]);
 }
 
 /* Return true if ranks wait for each other in a step's last micro-batch alone, for all of it. */
@@ -157,38 +160,39 @@ static double charge(struct lk_grid_model *m, const struct lk_grid_shape *shape,
 /* Set by how much more gamma, delta and a bucket's cost lengthen the step: over one more tenth of
  * the first two, 20 us more of the third. bare: the step before it was charged for buckets. */
 static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_request *q,
-                                 const struct lk_step_model *bare, struct one *o)
+                                 const struct lk_step_model *bare, struct point_model *point)
 {
     static const double more[] = {0.1, 0.1, 20e-6};
-    const struct lk_step_model as_is = o->step;
-    double *slopes[] = {&o->gamma_s, &o->delta_s, &o->per_bucket_s};
-    bool others =
-        lk_bucket_count(o->shape->model.plain, o->step.n_colls) != o->shape->model.own_buckets;
+    const struct lk_step_model as_is = point->step;
+    double *slopes[] = {&point->gamma_s, &point->delta_s, &point->per_bucket_s};
+    bool others = lk_bucket_count(point->shape->model.plain, point->step.n_colls) !=
+                  point->shape->model.own_buckets;
 
-    for (size_t k = 0; k < o->step.n_colls; k++)
-        m->colls[k].cost_s = o->shape->model.colls[k].cost_s;
-    for (size_t i = 0; i < LK_COUNT(more) && o->step.n_colls; i++) {
+    for (size_t k = 0; k < point->step.n_colls; k++)
+        m->colls[k].cost_s = point->shape->model.colls[k].cost_s;
+    for (size_t i = 0; i < LK_COUNT(more) && point->step.n_colls; i++) {
         struct lk_sim_result r;
 
-        if (i == 2 ? !others : !o->shape->overlap_drawn)
+        if (i == 2 ? !others : !point->shape->overlap_drawn)
             continue;
-        o->step.gamma_wire += i == 0 ? more[0] : 0;
-        o->step.delta += i == 1 ? more[1] : 0;
+        point->step.gamma_wire += i == 0 ? more[0] : 0;
+        point->step.delta += i == 1 ? more[1] : 0;
         if (i == 2) {
-            o->step = *bare;
-            charge(m, o->shape, m->p->bucket.s + more[2], &o->step);
+            point->step = *bare;
+            charge(m, point->shape, m->p->bucket.s + more[2], &point->step);
         }
-        LK_PASS(lk_closed_form_run(&o->step, q, &r));
-        *slopes[i] = (r.mean_s - at_factor(o, 1)) / more[i];
+        LK_PASS(lk_closed_form_run(&point->step, q, &r));
+        *slopes[i] = (r.mean_s - at_factor(point, 1)) / more[i];
         lk_sim_result_fini(&r);
-        o->step = as_is;
+        point->step = as_is;
     }
-    o->gamma_s = fmax(0, o->gamma_s);
-    o->delta_s = fmax(0, o->delta_s);
+    point->gamma_s = fmax(0, point->gamma_s);
+    point->delta_s = fmax(0, point->delta_s);
     return LK_OK;
 }
 
-static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o)
+static enum lk_status point_model_init(struct lk_grid_model *m, const struct lk_config *c,
+                                       struct point_model *point)
 {
     struct lk_sim_request q = {.seed = 1};
     struct lk_step_model bare;
@@ -199,97 +203,100 @@ static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *
     LK_PASS(lk_grid_compute_of(&m->parts, c->local_batch, &compute));
     of = &m->parts.shapes[shape].model.step;
     LK_PASS(lk_grid_straggler_of(&m->parts, of, meets_once(of) ? c->accumulation : 1, &straggler));
-    *o = (struct one){.own = 1,
-                      .shape = &m->parts.shapes[shape],
-                      .compute = &m->parts.computes[compute],
-                      .straggler = &m->parts.stragglers[straggler]};
-    o->slowest = fmax(FASTEST, 1 + o->straggler->slowest.mean);
-    set_step(o, c);
-    n = o->step.n_colls;
+    *point = (struct point_model){.work_ratio = 1,
+                                  .shape = &m->parts.shapes[shape],
+                                  .compute = &m->parts.computes[compute],
+                                  .straggler = &m->parts.stragglers[straggler]};
+    point->slowest = fmax(FASTEST, 1 + point->straggler->slowest.mean);
+    set_step(point, c);
+    n = point->step.n_colls;
     LK_PASS(lk_array_grow(&m->colls, &m->colls_capacity, n, sizeof *m->colls));
-    o->step.colls = m->colls;
+    point->step.colls = m->colls;
     if (n)
-        memcpy(m->colls, o->shape->model.colls, n * sizeof *m->colls);
-    bare = o->step;
-    o->charged_s = charge(m, o->shape, m->p->bucket.s, &o->step);
-    q.steps = o->step.load_s > 0 ? STEPS_LOADER : STEPS;
+        memcpy(m->colls, point->shape->model.colls, n * sizeof *m->colls);
+    bare = point->step;
+    point->charged_s = charge(m, point->shape, m->p->bucket.s, &point->step);
+    q.steps = point->step.load_s > 0 ? STEPS_LOADER : STEPS;
     for (int i = 0; i < FACTORS; i++) {
         struct lk_sim_result r;
 
         for (size_t k = 0; k < n; k++)
-            m->colls[k].cost_s = o->shape->model.colls[k].cost_s * factors[i];
-        LK_PASS(lk_closed_form_run(&o->step, &q, &r));
-        o->at[i] = r.mean_s;
+            m->colls[k].cost_s = point->shape->model.colls[k].cost_s * factors[i];
+        LK_PASS(lk_closed_form_run(&point->step, &q, &r));
+        point->step_at_cost[i] = r.mean_s;
         if (factors[i] == 1)
-            set_losses(o, c, &r);
+            set_losses(point, c, &r);
         lk_sim_result_fini(&r);
     }
-    LK_PASS(set_slopes(m, &q, &bare, o));
-    o->losses_s[LK_LOSS_WIRE] += at_factor(o, o->shape->link) - at_factor(o, 1);
+    LK_PASS(set_slopes(m, &q, &bare, point));
+    point->losses_s[LK_LOSS_WIRE] += at_factor(point, point->shape->link) - at_factor(point, 1);
     return LK_OK;
 }
 
 /* Return what the overlap's slowdown and the buckets' cost in a draw add to the estimate's. */
-static double overlap_of(const struct lk_grid_model *m, const struct one *o, size_t i)
+static double overlap_of(const struct lk_grid_model *m, const struct point_model *point, size_t i)
 {
-    return o->gamma_s * o->shape->gamma[i] + o->delta_s * o->shape->delta[i] +
-           o->per_bucket_s * (lk_bucket_cost_draw(&m->p->bucket, m->z_bucket[i]) - m->p->bucket.s);
+    return point->gamma_s * point->shape->gamma[i] + point->delta_s * point->shape->delta[i] +
+           point->per_bucket_s *
+               (lk_bucket_cost_draw(&m->p->bucket, m->z_bucket[i]) - m->p->bucket.s);
 }
 
 /* Return the estimate of the step, the slowest link's cost in it, without runs of several ranks. */
-static double estimate_of(const struct one *o)
+static double estimate_of(const struct point_model *point)
 {
-    return o->own * at_factor(o, o->shape->link / o->own);
+    return point->work_ratio * at_factor(point, point->shape->link / point->work_ratio);
 }
 
 /* Return the own work over the model's when a step takes this share of a micro-batch once: as much
  * as before at the accumulation that was measured, less a micro-batch above it. */
-static double fixed_factor(const struct one *o, double share)
+static double fixed_factor(const struct point_model *point, double share)
 {
-    return fmax(FASTEST, 1 + share * o->per_fixed);
+    return fmax(FASTEST, 1 + share * point->per_fixed);
 }
 
-static double own_in_draw(const struct lk_grid_model *m, const struct one *o, size_t i)
+static double own_in_draw(const struct lk_grid_model *m, const struct point_model *point, size_t i)
 {
-    return (o->owns ? o->owns[i] : o->compute->factors[i]) *
-           fixed_factor(o, o->fixed_sd * m->z_fixed[i]);
+    return (point->work_ratio_draws ? point->work_ratio_draws[i] : point->compute->factors[i]) *
+           fixed_factor(point, point->fixed_sd * m->z_fixed[i]);
 }
 
 /* Return the step in a draw with this own work, and its compute times `compute`, without the
  * model's error and without runs. */
-static double draw_of(const struct lk_grid_model *m, const struct one *o, size_t i, double own,
-                      double compute)
+static double draw_of(const struct lk_grid_model *m, const struct point_model *point, size_t i,
+                      double own, double compute)
 {
-    const struct lk_straggler_max *s = &o->straggler->slowest;
-    double away = o->straggler->effect[i] - s->mean;
-    double x =
-        fmax(FASTEST, 1 + s->persistent * away / o->slowest) * o->shape->colocation[i] * compute;
+    const struct lk_straggler_max *s = &point->straggler->slowest;
+    double away = point->straggler->effect[i] - s->mean;
+    double x = fmax(FASTEST, 1 + s->persistent * away / point->slowest) *
+               point->shape->colocation[i] * compute;
 
-    return own * (o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x / own) - o->fixed_s)) +
-           overlap_of(m, o, i);
+    return own * (point->fixed_s +
+                  x * (at_factor(point, point->shape->cost[i] / x / own) - point->fixed_s)) +
+           overlap_of(m, point, i);
 }
 
 /* ---- Anchors ---- */
 
-static enum lk_status owned_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o);
+static enum lk_status point_model_of_runs(struct lk_grid_model *m, const struct lk_config *c,
+                                          struct point_model *point);
 
 /* Compare the runs of a configuration with its model. *out owns `factors`. */
 static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
 {
     bool alone = a->config.world_size == 1;
-    struct one o;
+    struct point_model point;
     double measured;
     size_t n;
 
     LK_PASS(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
-    a->status = (alone ? one_init : owned_init)(m, &a->config, &o);
+    a->status = (alone ? point_model_init : point_model_of_runs)(m, &a->config, &point);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
     measured = lk_runs_mean(&m->p->runs, &a->config, &n);
-    a->factor = measured / estimate_of(&o);
+    a->factor = measured / estimate_of(&point);
     for (size_t i = 0; i < m->n_draws; i++)
         a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) /
-                        draw_of(m, &o, i, alone ? 1 : own_in_draw(m, &o, i), 1);
+                        draw_of(m, &point, i, alone ? 1 : own_in_draw(m, &point, i), 1);
     return LK_OK;
 }
 
@@ -335,19 +342,22 @@ static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config 
 }
 
 /* Set what is not known of a step's fixed part where no run had the accumulation. */
-static void set_fixed(const struct lk_grid_model *m, const struct lk_config *c, struct one *o)
+static void set_fixed(const struct lk_grid_model *m, const struct lk_config *c,
+                      struct point_model *point)
 {
-    const struct lk_step_model *s = &o->compute->model.step;
+    const struct lk_step_model *s = &point->compute->model.step;
     double micro_s = s->forward_s + s->backward_s + s->input_s;
     int more = c->accumulation - lk_runs_accumulation(&m->p->runs, c);
 
-    o->per_fixed = -more * micro_s / (c->accumulation * micro_s + o->fixed_s);
+    point->per_fixed = -more * micro_s / (c->accumulation * micro_s + point->fixed_s);
     if (more)
-        o->fixed_sd = lk_prior_value(o->fixed_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE);
+        point->fixed_sd =
+            lk_prior_value(point->fixed_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE);
 }
 
 /* Model a configuration with the own work that the nearest runs of one rank show. */
-static enum lk_status owned_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o)
+static enum lk_status point_model_of_runs(struct lk_grid_model *m, const struct lk_config *c,
+                                          struct point_model *point)
 {
     struct lk_config alone = *c;
     struct anchor a;
@@ -355,29 +365,29 @@ static enum lk_status owned_init(struct lk_grid_model *m, const struct lk_config
 
     alone.world_size = alone.nodes = 1;
     LK_PASS(anchor_of(m, &alone, &a, &costless));
-    LK_PASS(one_init(m, c, o));
-    o->own = a.factor;
-    o->owns = a.factors;
-    set_fixed(m, c, o);
+    LK_PASS(point_model_init(m, c, point));
+    point->work_ratio = a.factor;
+    point->work_ratio_draws = a.factors;
+    set_fixed(m, c, point);
     return LK_OK;
 }
 
 /* ---- Points ---- */
 
-static void set_grade(struct lk_grid_model *m, const struct one *o, int anchor_world_size,
-                      struct lk_prediction *point)
+static void set_grade(struct lk_grid_model *m, const struct point_model *point,
+                      int anchor_world_size, struct lk_prediction *p)
 {
-    struct lk_config_model graded = o->shape->model; /* borrows; only grades are read */
-    const struct lk_config_model *of_batch = &o->compute->model;
+    struct lk_config_model graded = point->shape->model; /* borrows; only grades are read */
+    const struct lk_config_model *of_batch = &point->compute->model;
 
     graded.batch_extrapolation = of_batch->batch_extrapolation;
     if (of_batch->batch_extrapolation > 1 && graded.evidence < LK_EVIDENCE_EXTRAPOLATED) {
         graded.evidence = of_batch->evidence;
         memcpy(graded.evidence_text, of_batch->evidence_text, sizeof graded.evidence_text);
     }
-    point->batch_extrapolation = of_batch->batch_extrapolation;
-    lk_predictor_grade(m->p, &graded, anchor_world_size, &point->config, &point->evidence,
-                       point->evidence_text);
+    p->batch_extrapolation = of_batch->batch_extrapolation;
+    lk_predictor_grade(m->p, &graded, anchor_world_size, &p->config, &p->evidence,
+                       p->evidence_text);
 }
 
 /*
@@ -385,9 +395,9 @@ static void set_grade(struct lk_grid_model *m, const struct one *o, int anchor_w
  * belongs to. A single rank has no others to be slower than or to wait for: what the law says of
  * that counts as ideal.
  */
-static void take_losses(const struct one *o, struct lk_prediction *p)
+static void take_losses(const struct point_model *point, struct lk_prediction *p)
 {
-    memcpy(p->losses_s, o->losses_s, sizeof p->losses_s);
+    memcpy(p->losses_s, point->losses_s, sizeof p->losses_s);
     lk_losses_close(p->losses_s, p->step_s);
     if (p->config.world_size == 1) {
         p->losses_s[LK_LOSS_IDEAL] +=
@@ -396,34 +406,34 @@ static void take_losses(const struct one *o, struct lk_prediction *p)
     }
 }
 
-static void set_assumed(const struct one *o, struct lk_prediction *p)
+static void set_assumed(const struct point_model *point, struct lk_prediction *p)
 {
-    const struct lk_config_model *shape = &o->shape->model;
+    const struct lk_config_model *shape = &point->shape->model;
     bool several = p->config.world_size > 1;
 
     p->rank_sd_assumed = shape->rank_sd_assumed && several;
-    p->transient_assumed = o->compute->model.transient_assumed && several;
+    p->transient_assumed = point->compute->model.transient_assumed && several;
     p->overlap_assumed = shape->overlap_assumed && several;
     p->kappa_unknown = shape->kappa_unknown;
-    p->unvaried.fixed_sd = o->fixed_sd;
-    p->unvaried.hook = several && shape->hook_share > 0;
-    p->unvaried.shard = several && p->config.sharding != LK_SHARDING_DDP;
+    p->assumed.fixed_sd = point->fixed_sd;
+    p->assumed.hook = several && shape->hook_share > 0;
+    p->assumed.shard = several && p->config.sharding != LK_SHARDING_DDP;
 }
 
-static void draw_all(const struct lk_grid_model *m, const struct one *o, const struct anchor *whole,
-                     struct lk_prediction *p)
+static void draw_all(const struct lk_grid_model *m, const struct point_model *point,
+                     const struct anchor *whole, struct lk_prediction *p)
 {
     const struct lk_config *c = &p->config;
-    struct lk_step_model step = o->compute->model.step;
+    struct lk_step_model step = point->compute->model.step;
     double scale_error = lk_predictor_scale_error(m->p, c, p->anchor_world_size), alone;
-    double batch_sd = o->compute->model.batch_sd;
+    double batch_sd = point->compute->model.batch_sd;
 
-    step.optimizer_s = o->step.optimizer_s;
+    step.optimizer_s = point->step.optimizer_s;
     alone = lk_predictor_alone_s(&step, c->accumulation);
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_draw *w = &m->draws[i];
-        double own = own_in_draw(m, o, i), batch = batch_sd > 0 ? exp(batch_sd * w->error) : 1;
-        double s = lk_predictor_with_error(alone * own * batch, draw_of(m, o, i, own, batch),
+        double own = own_in_draw(m, point, i), batch = batch_sd > 0 ? exp(batch_sd * w->error) : 1;
+        double s = lk_predictor_with_error(alone * own * batch, draw_of(m, point, i, own, batch),
                                            scale_error, w);
 
         p->draws_s[i] = s * m->fresh[i] * (whole->factors ? whole->factors[i] : 1);
@@ -433,14 +443,14 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
 /* Sets the bound of the configuration's step (sim/forecast/bound.h). Measured compute, and that of
  * a batch that was not measured, may be as short as the low end of its interval, given compute is
  * as given. */
-static enum lk_status set_bound(struct lk_grid_model *m, const struct one *o,
+static enum lk_status set_bound(struct lk_grid_model *m, const struct point_model *point,
                                 struct lk_prediction *p)
 {
     static const double MOST = 3; /* times the mean, of a half-normal number: 98 % are below */
-    const struct lk_config_model *shape = &o->shape->model, *of_batch = &o->compute->model;
+    const struct lk_config_model *shape = &point->shape->model, *of_batch = &point->compute->model;
     double sd = hypot(hypot(of_batch->compute_sd, of_batch->batch_sd),
                       m->p->job->n_runs ? m->p->runs.sd : 0);
-    struct lk_step_model s = o->step;
+    struct lk_step_model s = point->step;
 
     s.ranks = shape->step.ranks;
     s.nodes = shape->step.nodes;
@@ -448,14 +458,15 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct one *o,
     s.node_slowness = shape->step.node_slowness;
     s.forward_s = of_batch->step.forward_s * shape->async_slowdown;
     s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
-    charge(m, o->shape,
+    charge(m, point->shape,
            lk_bucket_count(shape->plain, s.n_colls) < shape->own_buckets ? MOST * m->p->bucket.s
                                                                          : 0,
            &s);
-    return lk_step_bound(shape, &s, m->p->cluster,
-                         fmin(1, o->own) * exp(-LOW_END * sd) *
-                             fixed_factor(o, -LOW_END * o->fixed_sd * copysign(1, o->per_fixed)),
-                         &p->bound_s);
+    return lk_step_bound(
+        shape, &s, m->p->cluster,
+        fmin(1, point->work_ratio) * exp(-LOW_END * sd) *
+            fixed_factor(point, -LOW_END * point->fixed_sd * copysign(1, point->per_fixed)),
+        &p->bound_s);
 }
 
 /* ---- Interface ---- */
@@ -474,17 +485,17 @@ static enum lk_status whole_of(struct lk_grid_model *m, struct lk_prediction *p,
 enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p)
 {
     struct anchor whole;
-    struct one o;
+    struct point_model point;
 
     LK_PASS(whole_of(m, p, &whole));
-    LK_PASS(owned_init(m, &p->config, &o));
-    p->step_s = estimate_of(&o) * whole.factor;
-    p->anchor_factor = p->step_s / at_factor(&o, o.shape->link);
-    draw_all(m, &o, &whole, p);
-    take_losses(&o, p);
-    set_assumed(&o, p);
-    set_grade(m, &o, p->anchor_world_size, p);
-    return set_bound(m, &o, p);
+    LK_PASS(point_model_of_runs(m, &p->config, &point));
+    p->step_s = estimate_of(&point) * whole.factor;
+    p->anchor_factor = p->step_s / at_factor(&point, point.shape->link);
+    draw_all(m, &point, &whole, p);
+    take_losses(&point, p);
+    set_assumed(&point, p);
+    set_grade(m, &point, p->anchor_world_size, p);
+    return set_bound(m, &point, p);
 }
 
 enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c, bool anchored,
@@ -492,12 +503,12 @@ enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_confi
 {
     struct lk_prediction p = {.config = *c};
     struct anchor whole = {.factor = 1};
-    struct one o;
+    struct point_model point;
 
     if (anchored)
         LK_PASS(whole_of(m, &p, &whole));
-    LK_PASS((anchored ? owned_init : one_init)(m, c, &o));
-    *out_step_s = estimate_of(&o) * whole.factor;
+    LK_PASS((anchored ? point_model_of_runs : point_model_init)(m, c, &point));
+    *out_step_s = estimate_of(&point) * whole.factor;
     return LK_OK;
 }
 

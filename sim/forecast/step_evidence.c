@@ -279,8 +279,8 @@ static enum lk_status learn_scale_error(struct model *m, struct lk_backtests *ou
 }
 
 /* As `predict` does from a job that lacks what is held out: what is left is back-tested, too. */
-static enum lk_status learn_from_rest(const struct model *m, const struct lk_job *rest,
-                                      struct lk_predictor_options *out)
+static enum lk_status learn_held_out(const struct model *m, const struct lk_job *rest,
+                                     struct lk_predictor_options *out)
 {
     enum lk_status st = LK_OK;
     struct model left = {
@@ -298,8 +298,8 @@ out:
     return st;
 }
 
-static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
-                                struct lk_prediction *out)
+static enum lk_status predict_held_out(void *self, const struct lk_config *c, bool is_batch,
+                                       struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
     const struct model *m = self;
@@ -315,7 +315,7 @@ static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_b
     }
     options.scale_error = NAN;
     if (!m->estimates_only)
-        LK_TRY(learn_from_rest(m, &rest, &options));
+        LK_TRY(learn_held_out(m, &rest, &options));
     LK_TRY(lk_predictor_create(&rest, m->cluster, &options, &p));
     LK_TRY(lk_predictor_at(p, c, out));
 out:
@@ -520,7 +520,7 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *con
                                size_t n, struct lk_forecast *out)
 {
     const struct model *m = self;
-    struct lk_unvaried unvaried = {0};
+    struct lk_assumed_terms assumed = {0};
 
     LK_PASS(note_network(m, points, n, out));
     LK_PASS(note_turns(m, points, n, out));
@@ -528,8 +528,8 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *con
     LK_PASS(note_slow(m, out));
     LK_PASS(note_alike(m, points, n, out));
     for (size_t i = 0; i < n; i++)
-        lk_unvaried_add(&unvaried, points[i]);
-    LK_PASS(lk_unvaried_note(&unvaried, out));
+        lk_assumed_terms_add(&assumed, points[i]);
+    LK_PASS(lk_assumed_terms_note(&assumed, out));
     return note_assumptions(m, points, n, out);
 }
 
@@ -555,7 +555,7 @@ static const struct lk_evidence_ops step_model = {
     .prepare = prepare,
     .at = at,
     .estimate = estimate,
-    .from_rest = from_rest,
+    .predict_held_out = predict_held_out,
     .set_reference = set_reference,
     .alter = alter,
     .close = model_close,

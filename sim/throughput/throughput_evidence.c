@@ -307,8 +307,8 @@ out:
 }
 
 /* A scale needs a row of the same batch that is left, a batch rows of two others. */
-static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
-                                struct lk_prediction *out)
+static enum lk_status predict_held_out(void *self, const struct lk_config *c, bool is_batch,
+                                       struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
     const struct table *e = self;
@@ -519,7 +519,7 @@ static const struct lk_evidence_ops throughputs = {
     .prepare = prepare,
     .at = at,
     .estimate = estimate,
-    .from_rest = from_rest,
+    .predict_held_out = predict_held_out,
     .set_reference = set_reference,
     .alter = alter,
     .close = table_close,

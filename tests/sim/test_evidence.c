@@ -73,7 +73,7 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
 }
 
 /* Predicts 10 % too much; has no prediction of 16 GPUs. */
-static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
+static enum lk_status predict_held_out(void *self, const struct lk_config *c, bool is_batch,
                                 struct lk_prediction *out)
 {
     (void)is_batch;
@@ -88,7 +88,7 @@ static const struct lk_evidence_ops ops = {
     .prepare = prepare,
     .at = at,
     .estimate = estimate,
-    .from_rest = from_rest,
+    .predict_held_out = predict_held_out,
     .set_reference = set_reference,
 };
 

@@ -154,8 +154,8 @@ START_TEST(a_scheme_that_no_run_had_is_not_known)
         ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &p), LK_OK);
         ck_assert_msg(lk_predictor_at(p, &c, &at) == LK_OK, "%s", lk_error_text());
         widths[i] = log(at.hi_s / at.lo_s);
-        ck_assert_int_eq(at.unvaried.shard, i == 1);
-        ck_assert_int_eq(at.unvaried.hook, i == 2);
+        ck_assert_int_eq(at.assumed.shard, i == 1);
+        ck_assert_int_eq(at.assumed.hook, i == 2);
         lk_prediction_fini(&at);
         lk_predictor_destroy(p);
     }
@@ -164,7 +164,7 @@ START_TEST(a_scheme_that_no_run_had_is_not_known)
 }
 END_TEST
 
-SUITE(unvaried, c)
+SUITE(assumed_terms, c)
 {
     tcase_add_test(c, a_scheme_that_no_run_had_is_not_known);
     tcase_add_test(c, an_accumulation_that_no_run_had_is_not_known);
