@@ -21,9 +21,9 @@
 #include "sim/forecast/grid_model.h"
 
 #include "base/array.h"
+#include "sim/forecast/basis.h"
 #include "sim/forecast/bound.h"
 #include "sim/forecast/grid_parts.h"
-#include "sim/forecast/predictor.h"
 #include "sim/prior.h"
 #include "sim/step/bucket_cost.h"
 #include "sim/step/closed_form.h"
@@ -59,7 +59,7 @@ struct anchor {
 };
 
 struct lk_grid_model {
-    struct lk_predictor *p; /* borrowed */
+    const struct lk_basis *basis; /* borrowed */
     size_t n_draws;
     struct lk_draw *draws;
     double *fresh;              /* for each draw, the new run's step over the mean of all runs */
@@ -179,7 +179,7 @@ static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_re
         point->step.delta += i == 1 ? more[1] : 0;
         if (i == 2) {
             point->step = *bare;
-            charge(m, point->shape, m->p->bucket.s + more[2], &point->step);
+            charge(m, point->shape, m->basis->bucket.s + more[2], &point->step);
         }
         LK_PASS(lk_closed_form_run(&point->step, q, &r));
         *slopes[i] = (r.mean_s - at_factor(point, 1)) / more[i];
@@ -215,7 +215,7 @@ static enum lk_status point_model_init(struct lk_grid_model *m, const struct lk_
     if (n)
         memcpy(m->colls, point->shape->model.colls, n * sizeof *m->colls);
     bare = point->step;
-    point->charged_s = charge(m, point->shape, m->p->bucket.s, &point->step);
+    point->charged_s = charge(m, point->shape, m->basis->bucket.s, &point->step);
     q.steps = point->step.load_s > 0 ? STEPS_LOADER : STEPS;
     for (int i = 0; i < FACTORS; i++) {
         struct lk_sim_result r;
@@ -238,7 +238,7 @@ static double overlap_of(const struct lk_grid_model *m, const struct point_model
 {
     return point->gamma_s * point->shape->gamma[i] + point->delta_s * point->shape->delta[i] +
            point->per_bucket_s *
-               (lk_bucket_cost_draw(&m->p->bucket, m->z_bucket[i]) - m->p->bucket.s);
+               (lk_bucket_cost_draw(&m->basis->bucket, m->z_bucket[i]) - m->basis->bucket.s);
 }
 
 /* Return the estimate of the step, the slowest link's cost in it, without runs of several ranks. */
@@ -292,10 +292,10 @@ static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
     a->status = (alone ? point_model_init : point_model_of_runs)(m, &a->config, &point);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
-    measured = lk_runs_mean(&m->p->runs, &a->config, &n);
+    measured = lk_runs_mean(&m->basis->runs, &a->config, &n);
     a->factor = measured / estimate_of(&point);
     for (size_t i = 0; i < m->n_draws; i++)
-        a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) /
+        a->factors[i] = lk_basis_runs_draw(m->basis, &a->config, n, &m->draws[i]) /
                         draw_of(m, &point, i, alone ? 1 : own_in_draw(m, &point, i), 1);
     return LK_OK;
 }
@@ -324,7 +324,7 @@ static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config 
 
     *out = (struct anchor){.factor = 1};
     *costless = 0;
-    while (!out->factors && lk_runs_nearest(&m->p->runs, c, &distance, &a.config)) {
+    while (!out->factors && lk_runs_nearest(&m->basis->runs, c, &distance, &a.config)) {
         size_t i = 0;
 
         while (i < m->n_anchors && !lk_config_equal(&m->anchors[i].config, &a.config))
@@ -347,7 +347,7 @@ static void set_fixed(const struct lk_grid_model *m, const struct lk_config *c,
 {
     const struct lk_step_model *s = &point->compute->model.step;
     double micro_s = s->forward_s + s->backward_s + s->input_s;
-    int more = c->accumulation - lk_runs_accumulation(&m->p->runs, c);
+    int more = c->accumulation - lk_runs_accumulation(&m->basis->runs, c);
 
     point->per_fixed = -more * micro_s / (c->accumulation * micro_s + point->fixed_s);
     if (more)
@@ -386,8 +386,8 @@ static void set_grade(struct lk_grid_model *m, const struct point_model *point,
         memcpy(graded.evidence_text, of_batch->evidence_text, sizeof graded.evidence_text);
     }
     p->batch_extrapolation = of_batch->batch_extrapolation;
-    lk_predictor_grade(m->p, &graded, anchor_world_size, &p->config, &p->evidence,
-                       p->evidence_text);
+    lk_basis_grade(m->basis, &graded, anchor_world_size, &p->config, &p->evidence,
+                   p->evidence_text);
 }
 
 /*
@@ -425,16 +425,16 @@ static void draw_all(const struct lk_grid_model *m, const struct point_model *po
 {
     const struct lk_config *c = &p->config;
     struct lk_step_model step = point->compute->model.step;
-    double scale_error = lk_predictor_scale_error(m->p, c, p->anchor_world_size), alone;
+    double scale_error = lk_basis_scale_error(m->basis, c, p->anchor_world_size), alone;
     double batch_sd = point->compute->model.batch_sd;
 
     step.optimizer_s = point->step.optimizer_s;
-    alone = lk_predictor_alone_s(&step, c->accumulation);
+    alone = lk_basis_alone_s(&step, c->accumulation);
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_draw *w = &m->draws[i];
         double own = own_in_draw(m, point, i), batch = batch_sd > 0 ? exp(batch_sd * w->error) : 1;
-        double s = lk_predictor_with_error(alone * own * batch, draw_of(m, point, i, own, batch),
-                                           scale_error, w);
+        double s = lk_basis_with_error(alone * own * batch, draw_of(m, point, i, own, batch),
+                                       scale_error, w);
 
         p->draws_s[i] = s * m->fresh[i] * (whole->factors ? whole->factors[i] : 1);
     }
@@ -449,7 +449,7 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct point_mode
     static const double MOST = 3; /* times the mean, of a half-normal number: 98 % are below */
     const struct lk_config_model *shape = &point->shape->model, *of_batch = &point->compute->model;
     double sd = hypot(hypot(of_batch->compute_sd, of_batch->batch_sd),
-                      m->p->job->n_runs ? m->p->runs.sd : 0);
+                      m->basis->job->n_runs ? m->basis->runs.sd : 0);
     struct lk_step_model s = point->step;
 
     s.ranks = shape->step.ranks;
@@ -459,11 +459,11 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct point_mode
     s.forward_s = of_batch->step.forward_s * shape->async_slowdown;
     s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
     charge(m, point->shape,
-           lk_bucket_count(shape->plain, s.n_colls) < shape->own_buckets ? MOST * m->p->bucket.s
+           lk_bucket_count(shape->plain, s.n_colls) < shape->own_buckets ? MOST * m->basis->bucket.s
                                                                          : 0,
            &s);
     return lk_step_bound(
-        shape, &s, m->p->cluster,
+        shape, &s, m->basis->cluster,
         fmin(1, point->work_ratio) * exp(-LOW_END * sd) *
             fixed_factor(point, -LOW_END * point->fixed_sd * copysign(1, point->per_fixed)),
         &p->bound_s);
@@ -512,16 +512,16 @@ enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_confi
     return LK_OK;
 }
 
-enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model **out)
+enum lk_status lk_grid_model_create(const struct lk_basis *b, struct lk_grid_model **out)
 {
     enum lk_status st = LK_OK;
     struct lk_grid_model *m = NULL;
-    size_t n = (size_t)p->options.draws;
-    struct lk_grid_evidence of;
+    size_t n = (size_t)b->options.draws;
+    struct lk_grid_evidence inputs;
     double *z_compute, *z_hook, *z_shard;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
-    *m = (struct lk_grid_model){.p = p, .n_draws = n};
+    *m = (struct lk_grid_model){.basis = b, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
     LK_TRY(lk_alloc(&m->fresh, 9 * n, sizeof *m->fresh));
     m->z_bucket = m->fresh + 4 * n;
@@ -529,25 +529,25 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     z_hook = m->fresh + 6 * n;
     z_shard = m->fresh + 7 * n;
     z_compute = m->fresh + 8 * n;
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->fresh + n, 7 * n);
+    lk_rng_normals(b->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->fresh + n, 7 * n);
     for (size_t i = 0; i < n; i++) {
-        m->draws[i] = lk_predictor_draw(p, i);
+        m->draws[i] = lk_basis_draw(b, i);
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
         z_compute[i] = m->draws[i].compute;
     }
-    of = (struct lk_grid_evidence){.job = p->job,
-                                   .cluster = p->cluster,
-                                   .slow = &p->slow,
-                                   .cost = p->cost,
-                                   .draws = p->draws,
-                                   .z_compute = z_compute,
-                                   .z_gamma = m->fresh + n,
-                                   .z_delta = m->fresh + 2 * n,
-                                   .z_kappa = m->fresh + 3 * n,
-                                   .z_hook = z_hook,
-                                   .z_shard = z_shard,
-                                   .seed = p->options.seed};
-    LK_TRY(lk_grid_parts_init(&m->parts, &of, n));
+    inputs = (struct lk_grid_evidence){.job = b->job,
+                                       .cluster = b->cluster,
+                                       .slow = &b->slow,
+                                       .cost = b->cost,
+                                       .draws = b->draws,
+                                       .z_compute = z_compute,
+                                       .z_gamma = m->fresh + n,
+                                       .z_delta = m->fresh + 2 * n,
+                                       .z_kappa = m->fresh + 3 * n,
+                                       .z_hook = z_hook,
+                                       .z_shard = z_shard,
+                                       .seed = b->options.seed};
+    LK_TRY(lk_grid_parts_init(&m->parts, &inputs, n));
     *out = m;
     m = NULL;
 out:

@@ -1,7 +1,7 @@
 /*
- * The predictor's model of configurations that were not measured. It computes once what the
+ * The model of configurations that were not measured. It computes once what the
  * configurations of a grid share: collectives, compute, the slowest rank, anchors. Draws are
- * paired: draw i takes the same random numbers at every configuration, and of another predictor
+ * paired: draw i takes the same random numbers at every configuration, and of another basis
  * with the same seed. The estimate needs no random number.
  */
 #ifndef LK_SIM_FORECAST_GRID_MODEL_H
@@ -13,14 +13,14 @@
 
 #include <stdbool.h>
 
-struct lk_predictor;
+struct lk_basis;
 struct lk_grid_model;
 
-/* p is borrowed and outlives the model. */
-enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model **out);
+/* b is borrowed and outlives the model, which reads its bucket cost anew each time. */
+enum lk_status lk_grid_model_create(const struct lk_basis *b, struct lk_grid_model **out);
 void lk_grid_model_destroy(struct lk_grid_model *m); /* NULL is legal */
 /* Predict p->config, whose runs take part as its anchor alone. LK_EEVIDENCE or LK_EUSAGE: it cannot
- * be predicted, and others may. pre: p->draws_s has room for the predictor's draws. */
+ * be predicted, and others may. pre: p->draws_s has room for the basis' draws. */
 enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p);
 /* Predict the step alone, s; not anchored: as modelled. */
 enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c, bool anchored,

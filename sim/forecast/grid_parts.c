@@ -15,7 +15,7 @@ static struct lk_config shape_key(const struct lk_grid_parts *g, const struct lk
 {
     struct lk_config key = *c;
 
-    key.local_batch = lk_config_current(g->of.job).local_batch;
+    key.local_batch = lk_config_current(g->inputs.job).local_batch;
     key.accumulation = c->accumulation > 1 ? 2 : 1;
     return key;
 }
@@ -28,8 +28,9 @@ static double vary(const struct lk_grid_parts *g, const struct lk_grid_shape *s,
     double hook = s->model.hook_share;
 
     if (s->key.sharding != LK_SHARDING_DDP)
-        ratio *= exp(lk_prior_value(LK_PRIOR_SHARD_ERROR) * g->of.z_shard[i]);
-    return (1 - hook) * ratio + hook * exp(lk_prior_value(LK_PRIOR_HOOK_ERROR) * g->of.z_hook[i]);
+        ratio *= exp(lk_prior_value(LK_PRIOR_SHARD_ERROR) * g->inputs.z_shard[i]);
+    return (1 - hook) * ratio +
+           hook * exp(lk_prior_value(LK_PRIOR_HOOK_ERROR) * g->inputs.z_hook[i]);
 }
 
 /* Set the shape's cost in every draw to that one collective's, over the estimate's. */
@@ -49,10 +50,10 @@ static enum lk_status set_cost(struct lk_grid_parts *g, struct lk_grid_shape *s)
         at++;
     v = &model->volume.colls[k];
     algo = v->step.coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
-    LK_PASS(lk_cost_eval(g->of.cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
-                         &estimate));
+    LK_PASS(lk_cost_eval(g->inputs.cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at],
+                         1, &estimate));
     for (size_t i = 0; i < g->n_draws && estimate.seconds > 0; i++) {
-        LK_PASS(lk_cost_eval(g->of.draws[i], v->step.coll, algo, v->ranks, v->nodes,
+        LK_PASS(lk_cost_eval(g->inputs.draws[i], v->step.coll, algo, v->ranks, v->nodes,
                              &model->bytes[at], 1, &one));
         s->cost[i] =
             vary(g, s, one.seconds / estimate.seconds, i) / (v->nodes > 1 ? g->network[i] : 1);
@@ -66,9 +67,10 @@ static void set_slowdowns(const struct lk_grid_parts *g, struct lk_grid_shape *s
     const struct lk_step_model *m = &s->model.step;
 
     for (size_t i = 0; i < g->n_draws; i++) {
-        struct lk_overlap d =
-            lk_overlap_draw(g->of.cluster, m->nodes, g->of.z_gamma[i], g->of.z_delta[i]);
-        double kappa = lk_config_kappa(g->of.cluster, m->ranks / m->nodes, g->of.z_kappa[i]);
+        struct lk_overlap d = lk_overlap_draw(g->inputs.cluster, m->nodes, g->inputs.z_gamma[i],
+                                              g->inputs.z_delta[i]);
+        double kappa =
+            lk_config_kappa(g->inputs.cluster, m->ranks / m->nodes, g->inputs.z_kappa[i]);
 
         s->colocation[i] = (1 + kappa) / (1 + m->kappa);
         s->gamma[i] = d.gamma_wire - m->gamma_wire;
@@ -81,8 +83,8 @@ static void set_slowdowns(const struct lk_grid_parts *g, struct lk_grid_shape *s
 static enum lk_status refuse_again(const struct lk_grid_parts *g, const struct lk_config *c)
 {
     struct lk_config_model model;
-    enum lk_status st =
-        lk_config_model_init(&model, g->of.job, g->of.cluster, g->of.cost, g->of.slow, c);
+    enum lk_status st = lk_config_model_init(&model, g->inputs.job, g->inputs.cluster,
+                                             g->inputs.cost, g->inputs.slow, c);
 
     if (st == LK_OK)
         lk_config_model_fini(&model);
@@ -104,8 +106,8 @@ enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config 
     s.colocation = s.cost + g->n_draws;
     s.gamma = s.cost + 2 * g->n_draws;
     s.delta = s.cost + 3 * g->n_draws;
-    s.status =
-        lk_config_model_init(&s.model, g->of.job, g->of.cluster, g->of.cost, g->of.slow, &s.key);
+    s.status = lk_config_model_init(&s.model, g->inputs.job, g->inputs.cluster, g->inputs.cost,
+                                    g->inputs.slow, &s.key);
     if (s.status == LK_OK)
         s.status = set_cost(g, &s);
     if (s.status == LK_OK)
@@ -124,7 +126,7 @@ enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config 
 enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size_t *out)
 {
     struct lk_grid_compute c = {.local_batch = local_batch};
-    struct lk_config alone = lk_config_current(g->of.job);
+    struct lk_config alone = lk_config_current(g->inputs.job);
 
     for (size_t i = 0; i < g->n_computes; i++)
         if (g->computes[i].local_batch == local_batch) {
@@ -136,10 +138,10 @@ enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size
     LK_PASS(
         lk_array_grow(&g->computes, &g->computes_capacity, g->n_computes + 1, sizeof *g->computes));
     LK_PASS(lk_alloc(&c.factors, g->n_draws, sizeof *c.factors));
-    c.status =
-        lk_config_model_init(&c.model, g->of.job, g->of.cluster, g->of.cost, g->of.slow, &alone);
+    c.status = lk_config_model_init(&c.model, g->inputs.job, g->inputs.cluster, g->inputs.cost,
+                                    g->inputs.slow, &alone);
     for (size_t i = 0; i < g->n_draws; i++)
-        c.factors[i] = exp(c.model.compute_sd * g->of.z_compute[i]);
+        c.factors[i] = exp(c.model.compute_sd * g->inputs.z_compute[i]);
     *out = g->n_computes;
     g->computes[g->n_computes++] = c;
     return c.status;
@@ -147,20 +149,20 @@ enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size
 
 /* ---- Stragglers ---- */
 
-enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *of,
+enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *model,
                                     int micro_batches, size_t *out)
 {
-    struct lk_grid_straggler s = {.of = *of, .micro_batches = micro_batches};
+    struct lk_grid_straggler s = {.model = *model, .micro_batches = micro_batches};
 
     for (size_t i = g->n_stragglers; i-- > 0;)
         if (g->stragglers[i].micro_batches == micro_batches &&
-            lk_straggler_max_alike(&g->stragglers[i].of, of)) {
+            lk_straggler_max_alike(&g->stragglers[i].model, model)) {
             *out = i;
             return LK_OK;
         }
     LK_PASS(lk_array_grow(&g->stragglers, &g->stragglers_capacity, g->n_stragglers + 1,
                           sizeof *g->stragglers));
-    LK_PASS(lk_straggler_max_init(&s.slowest, &s.of, micro_batches));
+    LK_PASS(lk_straggler_max_init(&s.slowest, &s.model, micro_batches));
     LK_PASS(lk_alloc(&s.effect, g->n_draws, sizeof *s.effect));
     for (size_t i = 0; i < g->n_draws; i++)
         s.effect[i] = lk_straggler_max_quantile(&s.slowest, g->rank_share[i]);
@@ -171,25 +173,25 @@ enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_ste
 
 /* ---- The whole ---- */
 
-enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_evidence *of,
+enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_evidence *inputs,
                                   size_t n)
 {
-    *g = (struct lk_grid_parts){.of = *of, .n_draws = n};
+    *g = (struct lk_grid_parts){.inputs = *inputs, .n_draws = n};
     LK_PASS(lk_alloc(&g->rank_share, 4 * n, sizeof *g->rank_share));
     g->link_share = g->rank_share + n;
     g->link_apart = g->rank_share + 2 * n;
     g->network = g->rank_share + 3 * n;
     for (size_t i = 0; i < n; i++) {
-        struct lk_rng ranks = lk_rng_init(of->seed, lk_rng_stream("sweep.extreme", i));
-        struct lk_rng links = lk_rng_init(of->seed, lk_rng_stream("sweep.link", i));
-        struct lk_rng network = lk_rng_init(of->seed, lk_rng_stream("sweep.network", i));
+        struct lk_rng ranks = lk_rng_init(inputs->seed, lk_rng_stream("sweep.extreme", i));
+        struct lk_rng links = lk_rng_init(inputs->seed, lk_rng_stream("sweep.link", i));
+        struct lk_rng network = lk_rng_init(inputs->seed, lk_rng_stream("sweep.network", i));
         double nics_z;
 
         g->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
         g->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
         g->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
         nics_z = lk_rng_normal(&network);
-        g->network[i] = lk_link_network_draw(of->cluster, nics_z, lk_rng_normal(&network));
+        g->network[i] = lk_link_network_draw(inputs->cluster, nics_z, lk_rng_normal(&network));
     }
     return LK_OK;
 }

@@ -38,7 +38,7 @@ struct lk_grid_compute {
 
 /* The slowest of one shape's ranks, or of many shapes': most differ in their collectives alone. */
 struct lk_grid_straggler {
-    struct lk_step_model of; /* ranks, nodes, law and known stragglers; borrows from a shape's */
+    struct lk_step_model model; /* ranks, nodes, law and known stragglers; borrows from a shape's */
     int micro_batches;
     struct lk_straggler_max slowest;
     double *effect; /* of each draw */
@@ -60,7 +60,7 @@ struct lk_grid_evidence {
 
 /* A part is named by its index: it moves when another is made. */
 struct lk_grid_parts {
-    struct lk_grid_evidence of;
+    struct lk_grid_evidence inputs;
     size_t n_draws;
     /* For each draw, the probability of a faster slowest rank, slowest link and slowest link apart.
      */
@@ -74,7 +74,7 @@ struct lk_grid_parts {
     size_t n_stragglers, stragglers_capacity;
 };
 
-enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_evidence *of,
+enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_evidence *inputs,
                                   size_t n_draws);
 void lk_grid_parts_fini(struct lk_grid_parts *g); /* zeroes it; safe on a zeroed one */
 
@@ -84,8 +84,8 @@ void lk_grid_parts_fini(struct lk_grid_parts *g); /* zeroes it; safe on a zeroed
  */
 enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config *c, size_t *out);
 enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size_t *out);
-/* of: ranks, nodes, law and known stragglers of a shape's step. */
-enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *of,
+/* model: ranks, nodes, law and known stragglers of a shape's step. */
+enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *model,
                                     int micro_batches, size_t *out);
 
 #endif

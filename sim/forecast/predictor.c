@@ -1,7 +1,7 @@
 /*
  * Predictions with their distribution.
  *
- * Divisions: draws / making one / grades / measured configurations / interface.
+ * Divisions: intervals / the cost of a bucket / making one / measured configurations / interface.
  */
 #include "sim/forecast/predictor.h"
 
@@ -17,73 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Draws ---- */
-
-double lk_predictor_scale_error(const struct lk_predictor *p, const struct lk_config *at,
-                                int anchor_world_size)
-{
-    double scale = isnan(p->options.scale_error)
-                       ? lk_prior_value(lk_prior_of_scale(p->cluster->n_points, p->cluster->preset))
-                       : p->options.scale_error;
-
-    return scale * log2((double)at->world_size / (anchor_world_size ? anchor_world_size : 1));
-}
-
-double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation)
-{
-    return accumulation * (m->forward_s + m->backward_s + m->input_s) + m->optimizer_s + m->gap_s;
-}
-
-double lk_predictor_with_error(double alone_s, double step_s, double scale_error,
-                               const struct lk_draw *w)
-{
-    return fmax(step_s * exp(scale_error * w->scale), fmin(step_s, alone_s)) *
-           exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * w->error);
-}
-
-/* Draw Student's t. Chi-squared is a sum of squared normal numbers, two of which are exponential.
- */
-static double student(struct lk_rng *g, size_t freedom)
-{
-    double chi2 = 0, z;
-
-    for (size_t i = 0; i < freedom / 2; i++)
-        chi2 += 2 * lk_rng_exponential(g);
-    if (freedom % 2) {
-        z = lk_rng_normal(g);
-        chi2 += z * z;
-    }
-    return lk_rng_normal(g) / sqrt(chi2 / (double)freedom);
-}
-
-double lk_predictor_runs_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
-                              const struct lk_draw *w)
-{
-    char text[128];
-    struct lk_rng g;
-    double deviation;
-
-    snprintf(text, sizeof text, "%d %d %d %d %d %llu", at->world_size, at->nodes, at->local_batch,
-             at->accumulation, at->no_sync, (unsigned long long)at->cap_bytes);
-    g = lk_rng_init(w->past, lk_rng_stream(text, 0));
-    deviation = w->run_sd * lk_rng_normal(&g) / sqrt((double)n);
-    return lk_runs_mean_draw(&p->runs, at, &g) * exp(deviation);
-}
-
-struct lk_draw lk_predictor_draw(const struct lk_predictor *p, size_t i)
-{
-    struct lk_rng g = lk_rng_init(p->options.seed, lk_rng_stream("predictor.draw", i));
-    struct lk_rng fresh = lk_rng_init(p->options.seed, lk_rng_stream("predictor.fresh_run", i));
-    struct lk_draw w = {.run_sd = lk_runs_sd_draw(&p->runs, &fresh)};
-
-    w.z_new_run = lk_rng_normal(&fresh);
-    w.compute = lk_rng_normal(&g);
-    w.error = student(&g, 4) / sqrt(2); /* its variance is 2 */
-    w.scale =
-        student(&fresh, (size_t)lk_prior_value(LK_PRIOR_SCALE_TESTS) + p->options.scale_tests);
-    w.past = lk_rng_u64(&g);
-    return w;
-}
+/* ---- Intervals ---- */
 
 enum lk_status lk_predictor_interval(const struct lk_predictor *p, struct lk_prediction *out)
 {
@@ -92,7 +26,7 @@ enum lk_status lk_predictor_interval(const struct lk_predictor *p, struct lk_pre
 
     LK_TRY(lk_alloc(&sorted, out->n_draws, sizeof *sorted));
     memcpy(sorted, out->draws_s, out->n_draws * sizeof *sorted);
-    lk_stats_predictive(sorted, out->n_draws, p->options.level, &out->lo_s, &out->hi_s);
+    lk_stats_predictive(sorted, out->n_draws, p->basis.options.level, &out->lo_s, &out->hi_s);
     out->lo_s = fmin(out->step_s, out->lo_s);
     out->hi_s = fmax(out->step_s, out->hi_s);
 out:
@@ -121,12 +55,12 @@ static enum lk_status bucket_evidence(struct lk_predictor *p, const struct lk_co
     double bare, charged;
     size_t n;
 
-    p->bucket.s = 0;
+    p->basis.bucket.s = 0;
     LK_PASS(lk_grid_model_step(p->grid, c, false, &bare));
-    p->bucket.s = cost_s;
+    p->basis.bucket.s = cost_s;
     LK_PASS(lk_grid_model_step(p->grid, c, false, &charged));
     *x = log(charged / bare) / cost_s;
-    *y = log(lk_runs_mean(&p->runs, c, &n) / bare);
+    *y = log(lk_runs_mean(&p->basis.runs, c, &n) / bare);
     return LK_OK;
 }
 
@@ -138,7 +72,7 @@ struct bucket_fit {
 /* Add the runs of a group, if its first one is run i. */
 static enum lk_status add_group(struct lk_predictor *p, size_t i, struct bucket_fit *f)
 {
-    const struct lk_job *j = p->job;
+    const struct lk_job *j = p->basis.job;
     double n = 0, x_sum = 0, y_sum = 0, xx = 0, xy = 0;
 
     for (size_t k = 0; k < j->n_runs; k++) {
@@ -146,7 +80,8 @@ static enum lk_status add_group(struct lk_predictor *p, size_t i, struct bucket_
         double x, y;
         enum lk_status st;
 
-        if (!lk_runs_is_first(&p->runs, k) || (k != i && !differ_in_caps(&j->runs[i].config, c)))
+        if (!lk_runs_is_first(&p->basis.runs, k) ||
+            (k != i && !differ_in_caps(&j->runs[i].config, c)))
             continue;
         if (k < i)
             return LK_OK;
@@ -173,7 +108,7 @@ static enum lk_status add_group(struct lk_predictor *p, size_t i, struct bucket_
  */
 static enum lk_status fit_bucket_cost(struct lk_predictor *p)
 {
-    const struct lk_job *j = p->job;
+    const struct lk_job *j = p->basis.job;
     struct lk_bucket_cost fit = {.measured = true};
     struct bucket_fit f = {0, 0};
 
@@ -182,16 +117,16 @@ static enum lk_status fit_bucket_cost(struct lk_predictor *p)
 
         for (size_t k = i + 1; k < j->n_runs && !several; k++)
             several = differ_in_caps(&j->runs[i].config, &j->runs[k].config);
-        if (several && j->runs[i].config.world_size > 1 && lk_runs_is_first(&p->runs, i))
+        if (several && j->runs[i].config.world_size > 1 && lk_runs_is_first(&p->basis.runs, i))
             LK_PASS(add_group(p, i, &f));
     }
-    p->bucket = lk_bucket_cost_assumed();
+    p->basis.bucket = lk_bucket_cost_assumed();
     if (!(f.xx > 0))
         return LK_OK;
     fit.s = fmax(0, f.xy / f.xx);
     fit.sd = lk_prior_value(LK_PRIOR_RESOLUTION) / sqrt(2 * f.xx);
-    if (fit.sd < p->bucket.sd || fit.s > LK_Z90 * fit.sd)
-        p->bucket = fit;
+    if (fit.sd < p->basis.bucket.sd || fit.s > LK_Z90 * fit.sd)
+        p->basis.bucket = fit;
     return LK_OK;
 }
 
@@ -203,33 +138,14 @@ enum lk_status lk_predictor_create(const struct lk_job *job, const struct lk_clu
 {
     enum lk_status st = LK_OK;
     struct lk_predictor *p = NULL;
-    struct lk_cluster fitted = {0};
-    bool own_fits = false;
 
-    if (options->draws < 2 || !(options->level > 0 && options->level < 1))
-        return lk_fail(LK_EUSAGE, "predictor: %d draws at level %g", options->draws,
-                       options->level);
     LK_TRY(lk_alloc(&p, 1, sizeof *p));
-    p->job = job;
-    p->cluster = cluster;
-    p->options = *options;
-    p->runs = lk_runs_of(job, cluster);
-    LK_TRY(lk_known_stragglers_init(&p->slow, job, cluster));
-    LK_TRY(lk_alloc(&p->draws, (size_t)options->draws, sizeof *p->draws));
-    LK_TRY(lk_alpha_beta_fit_missing(cluster, &fitted, &own_fits));
-    LK_TRY(lk_cost_model_create(&fitted, NULL, NULL, &p->cost));
-    for (int i = 0; i < options->draws; i++) {
-        struct lk_rng g = lk_rng_init(options->seed, lk_rng_stream("predictor.cost", (uint64_t)i));
-
-        LK_TRY(lk_cost_model_create(&fitted, &g, NULL, &p->draws[i]));
-    }
-    LK_TRY(lk_grid_model_create(p, &p->grid));
+    LK_TRY(lk_basis_init(&p->basis, job, cluster, options));
+    LK_TRY(lk_grid_model_create(&p->basis, &p->grid));
     LK_TRY(fit_bucket_cost(p));
     *out = p;
     p = NULL;
 out:
-    if (own_fits)
-        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
     lk_predictor_destroy(p);
     return st;
 }
@@ -239,63 +155,8 @@ void lk_predictor_destroy(struct lk_predictor *p)
     if (!p)
         return;
     lk_grid_model_destroy(p->grid);
-    for (int i = 0; p->draws && i < p->options.draws; i++)
-        lk_cost_model_destroy(p->draws[i]);
-    free(p->draws);
-    lk_cost_model_destroy(p->cost);
-    lk_known_stragglers_fini(&p->slow);
+    lk_basis_fini(&p->basis);
     free(p);
-}
-
-/* ---- Grades ---- */
-
-enum { EVIDENCE_TEXT_BYTES = sizeof((struct lk_prediction *)0)->evidence_text };
-
-/* Appends " x4 on gpus" and the like, apart by commas after `joint`. */
-static void append_reach(char *text, const char **joint, double reach, const char *axis)
-{
-    size_t n = strlen(text);
-
-    if (reach <= 1)
-        return;
-    snprintf(text + n, EVIDENCE_TEXT_BYTES - n, "%s x%.3g on %s", *joint, reach, axis);
-    *joint = ",";
-}
-
-void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_model *m,
-                        int anchor_world_size, const struct lk_config *at, enum lk_evidence *out,
-                        char *text)
-{
-    static const char scheme[] = "extrapolated to";
-    struct lk_runs_extrapolation runs = lk_runs_extrapolation(&p->runs, at);
-    double world_size = (double)at->world_size / (anchor_world_size ? anchor_world_size : 1);
-    bool preset = p->cluster->preset && at->world_size > 1;
-    bool beyond = world_size > 1 || m->batch_extrapolation > 1;
-    const char *joint = ",";
-
-    *out = preset ? LK_EVIDENCE_PRESET : m->evidence;
-    snprintf(text, EVIDENCE_TEXT_BYTES, "%s",
-             preset ? lk_evidence_name(LK_EVIDENCE_PRESET) : m->evidence_text);
-    if (preset) {
-        joint = "; extrapolated";
-        world_size = 1; /* the preset's own */
-    } else if (m->evidence > LK_EVIDENCE_EXTRAPOLATED ||
-               (!beyond && runs.accumulation <= 1 && runs.cap <= 1)) {
-        return;
-    } else {
-        *out = LK_EVIDENCE_EXTRAPOLATED;
-        if (m->evidence < LK_EVIDENCE_EXTRAPOLATED ||
-            (beyond && strncmp(text, scheme, sizeof scheme - 1) != 0)) {
-            snprintf(text, EVIDENCE_TEXT_BYTES, "extrapolated");
-            joint = "";
-        }
-    }
-    append_reach(text, &joint, world_size, "gpus");
-    append_reach(text, &joint, m->batch_extrapolation, "local batch");
-    if (!strstr(text, "bytes")) /* the model's own text may say it */
-        append_reach(text, &joint, m->bytes_extrapolation, "bytes");
-    append_reach(text, &joint, runs.accumulation, "accumulation");
-    append_reach(text, &joint, runs.cap, "bucket cap");
 }
 
 /* ---- Measured configurations ---- */
@@ -310,28 +171,30 @@ static enum lk_status set_measured(const struct lk_predictor *p, size_t n_runs,
 {
     enum lk_status st = LK_OK;
     const struct lk_config *at = &out->config;
-    size_t n = (size_t)p->options.draws;
+    size_t n = (size_t)p->basis.options.draws;
     double *means = NULL;
     struct lk_estimate e;
 
     LK_TRY(lk_alloc(&means, n, sizeof *means));
     for (size_t i = 0; i < n; i++) {
-        struct lk_rng g = lk_rng_init(p->options.seed, lk_rng_stream("predictor.measured", i));
-        struct lk_draw w = lk_predictor_draw(p, i);
-        double between = p->runs.sd * lk_rng_normal(&g);
+        struct lk_rng g =
+            lk_rng_init(p->basis.options.seed, lk_rng_stream("predictor.measured", i));
+        struct lk_draw w = lk_basis_draw(&p->basis, i);
+        double between = p->basis.runs.sd * lk_rng_normal(&g);
 
-        means[i] = lk_runs_mean_draw(&p->runs, at, &g) * exp(between / sqrt((double)n_runs));
-        out->draws_s[i] = lk_predictor_runs_draw(p, at, n_runs, &w) * exp(w.run_sd * w.z_new_run);
+        means[i] = lk_runs_mean_draw(&p->basis.runs, at, &g) * exp(between / sqrt((double)n_runs));
+        out->draws_s[i] =
+            lk_basis_runs_draw(&p->basis, at, n_runs, &w) * exp(w.run_sd * w.z_new_run);
     }
-    e = lk_stats_interval(NAN, means, n, p->options.level);
-    out->measured_s = out->step_s = lk_runs_mean(&p->runs, at, &n_runs);
+    e = lk_stats_interval(NAN, means, n, p->basis.options.level);
+    out->measured_s = out->step_s = lk_runs_mean(&p->basis.runs, at, &n_runs);
     out->measured_lo_s = e.lo;
     out->measured_hi_s = e.hi;
     out->batch_extrapolation = 1;
     out->evidence = LK_EVIDENCE_MEASURED;
     snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
              lk_evidence_name(LK_EVIDENCE_MEASURED));
-    out->losses_measured = lk_runs_losses(&p->runs, at, out->losses_s);
+    out->losses_measured = lk_runs_losses(&p->basis.runs, at, out->losses_s);
     lk_losses_close(out->losses_s, out->step_s);
 out:
     free(means);
@@ -348,9 +211,9 @@ enum lk_status lk_predictor_at(struct lk_predictor *p, const struct lk_config *c
     size_t n_runs;
 
     lk_prediction_init(&r, config);
-    lk_runs_mean(&p->runs, config, &n_runs);
-    LK_TRY(lk_alloc(&r.draws_s, (size_t)p->options.draws, sizeof *r.draws_s));
-    r.n_draws = (size_t)p->options.draws;
+    lk_runs_mean(&p->basis.runs, config, &n_runs);
+    LK_TRY(lk_alloc(&r.draws_s, (size_t)p->basis.options.draws, sizeof *r.draws_s));
+    r.n_draws = (size_t)p->basis.options.draws;
     st = lk_grid_model_at(p->grid, &r);
     if (st == LK_EEVIDENCE && n_runs)
         st = LK_OK; /* what was measured needs no model; its losses are not known */
@@ -372,6 +235,6 @@ enum lk_status lk_predictor_estimate(struct lk_predictor *p, const struct lk_con
 {
     size_t n_runs;
 
-    *out_step_s = lk_runs_mean(&p->runs, config, &n_runs);
+    *out_step_s = lk_runs_mean(&p->basis.runs, config, &n_runs);
     return n_runs ? LK_OK : lk_grid_model_step(p->grid, config, true, out_step_s);
 }

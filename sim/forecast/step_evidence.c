@@ -387,7 +387,7 @@ static enum lk_status note_network(const struct model *m, const struct lk_predic
 static enum lk_status note_bucket(const struct model *m, const struct lk_prediction *const *p,
                                   size_t n, struct lk_forecast *out)
 {
-    const struct lk_bucket_cost *b = &m->predictor->bucket;
+    const struct lk_bucket_cost *b = &m->predictor->basis.bucket;
     bool other = false;
 
     for (size_t i = 0; i < n; i++)
@@ -481,7 +481,7 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
                                  size_t n, struct lk_forecast *out)
 {
     const struct lk_cluster *c = m->cluster;
-    const struct lk_known_stragglers *slow = &m->predictor->slow;
+    const struct lk_known_stragglers *slow = &m->predictor->basis.slow;
     const struct {
         bool unknown;
         enum lk_prior prior;
@@ -505,7 +505,7 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
 /* Notes the ranks that the runs showed to be slow: the forecast rests on their staying so. */
 static enum lk_status note_slow(const struct model *m, struct lk_forecast *out)
 {
-    const struct lk_known_stragglers *slow = &m->predictor->slow;
+    const struct lk_known_stragglers *slow = &m->predictor->basis.slow;
 
     for (size_t i = slow->n_file; i < slow->n; i++)
         LK_PASS(lk_forecast_warn(out,

@@ -30,7 +30,7 @@ static bool is_random(const struct lk_step_model *m)
 static int steps_for(const struct lk_predictor *p, const struct lk_step_model *m)
 {
     double visits = (double)m->ranks * (double)(m->n_colls + 1) * m->accumulation *
-                    (p->options.draws + ESTIMATE_SEEDS);
+                    (p->basis.options.draws + ESTIMATE_SEEDS);
     double affordable = VISITS_MAX / visits - LK_SIM_WARMUP;
 
     if (!is_random(m) || affordable < SETTLE_STEPS)
@@ -67,7 +67,7 @@ static enum lk_status model_mean(const struct lk_predictor *p, const struct lk_s
     for (int i = 0; i < n; i++) {
         double mean;
 
-        LK_TRY(simulate(p, m, p->options.seed + (uint64_t)i, &mean, losses_s));
+        LK_TRY(simulate(p, m, p->basis.options.seed + (uint64_t)i, &mean, losses_s));
         sum += mean;
     }
     for (int i = 0; losses_s && i < LK_LOSS_COUNT; i++)
@@ -80,7 +80,8 @@ out:
 static enum lk_status build(struct lk_predictor *p, const struct lk_config *config,
                             struct lk_config_model *out)
 {
-    return lk_config_model_init(out, p->job, p->cluster, p->cost, &p->slow, config);
+    return lk_config_model_init(out, p->basis.job, p->basis.cluster, p->basis.cost, &p->basis.slow,
+                                config);
 }
 
 /* The nearest run with a model. */
@@ -116,13 +117,13 @@ static enum lk_status find_nearest(struct lk_predictor *p, const struct lk_confi
 {
     double distance_from = -INFINITY;
 
-    while (!out->n_runs && lk_runs_nearest(&p->runs, at, &distance_from, &out->config)) {
+    while (!out->n_runs && lk_runs_nearest(&p->basis.runs, at, &distance_from, &out->config)) {
         enum lk_status st = build(p, &out->config, &out->model);
 
         if (st != LK_OK && st != LK_EEVIDENCE)
             return st;
         if (st == LK_OK)
-            lk_runs_mean(&p->runs, &out->config, &out->n_runs);
+            lk_runs_mean(&p->basis.runs, &out->config, &out->n_runs);
     }
     return LK_OK;
 }
@@ -155,14 +156,14 @@ static enum lk_status find_runs(struct lk_predictor *p, const struct lk_config *
     LK_TRY(find_nearest(p, at, &w->anchor));
     if (w->own.n_runs) {
         LK_TRY(model_mean(p, &w->own.model.step, &mean, NULL));
-        w->own_s = lk_runs_mean(&p->runs, &w->own.config, &n) / mean;
+        w->own_s = lk_runs_mean(&p->basis.runs, &w->own.config, &n) / mean;
     }
     w->scale_error =
-        lk_predictor_scale_error(p, at, w->anchor.n_runs ? w->anchor.config.world_size : 0);
+        lk_basis_scale_error(&p->basis, at, w->anchor.n_runs ? w->anchor.config.world_size : 0);
     if (w->anchor.n_runs && w->anchor.config.world_size > 1) {
         step = with_own(&w->anchor.model.step, w->own_s);
         LK_TRY(model_mean(p, &step, &mean, NULL));
-        w->anchor_s = lk_runs_mean(&p->runs, &w->anchor.config, &n) / mean;
+        w->anchor_s = lk_runs_mean(&p->basis.runs, &w->anchor.config, &n) / mean;
     } else {
         w->anchor.n_runs = 0;
     }
@@ -185,7 +186,7 @@ static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *
     enum lk_status st = LK_OK;
 
     *w = (struct work){0};
-    lk_runs_mean(&p->runs, at, &w->n_runs);
+    lk_runs_mean(&p->basis.runs, at, &w->n_runs);
     LK_TRY(build_model(p, at, w));
     if (!w->modelled)
         return LK_OK;
@@ -207,10 +208,10 @@ static enum lk_status over_model(struct lk_predictor *p, struct nearest *r, doub
     *out = 1;
     if (!r->n_runs)
         return LK_OK;
-    LK_TRY(lk_config_model_costs(&r->model, p->draws[i]));
+    LK_TRY(lk_config_model_costs(&r->model, p->basis.draws[i]));
     step = with_own(&r->model.step, own);
     LK_TRY(simulate(p, &step, seed, &s, NULL));
-    *out = lk_predictor_runs_draw(p, &r->config, r->n_runs, d) / s;
+    *out = lk_basis_runs_draw(&p->basis, &r->config, r->n_runs, d) / s;
 out:
     return st;
 }
@@ -220,17 +221,17 @@ static double number(const struct lk_predictor *p, int which, size_t i)
 {
     double z;
 
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0),
-                   (uint64_t)(which * p->options.draws) + i, &z, 1);
+    lk_rng_normals(p->basis.options.seed, lk_rng_stream("grid_model.overlap", 0),
+                   (uint64_t)(which * p->basis.options.draws) + i, &z, 1);
     return z;
 }
 
 /* Return what is drawn of a rank's own work because no run had the accumulation, with the same
  * random numbers as sim/forecast/grid_model.c. */
-static double unvaried(const struct lk_predictor *p, const struct lk_step_model *m,
-                       const struct lk_config *at, size_t i)
+static double of_accumulation(const struct lk_predictor *p, const struct lk_step_model *m,
+                              const struct lk_config *at, size_t i)
 {
-    int more = at->accumulation - lk_runs_accumulation(&p->runs, at);
+    int more = at->accumulation - lk_runs_accumulation(&p->basis.runs, at);
     double micro_s = m->forward_s + m->backward_s + m->input_s, once_s = m->optimizer_s + m->gap_s;
     double sd = lk_prior_value(once_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE);
 
@@ -242,28 +243,28 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
                            size_t i, double *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_draw of_draw = lk_predictor_draw(p, i);
-    uint64_t seed = lk_rng_at(p->options.seed, lk_rng_stream("predictor.stragglers", 0), i);
+    struct lk_draw of_draw = lk_basis_draw(&p->basis, i);
+    uint64_t seed = lk_rng_at(p->basis.options.seed, lk_rng_stream("predictor.stragglers", 0), i);
     struct lk_step_model step;
     double s, own, anchor;
 
     if (w->n_runs) {
-        s = lk_predictor_runs_draw(p, at, w->n_runs, &of_draw);
+        s = lk_basis_runs_draw(&p->basis, at, w->n_runs, &of_draw);
     } else {
         LK_TRY(over_model(p, &w->own, 1, &of_draw, i, seed, &own));
         if (!w->own.n_runs)
             own = exp(w->model.compute_sd * of_draw.compute);
         LK_TRY(over_model(p, &w->anchor, own, &of_draw, i, seed, &anchor));
-        own *= unvaried(p, &w->model.step, at, i);
-        LK_TRY(lk_config_model_costs(&w->model, p->draws[i]));
+        own *= of_accumulation(p, &w->model.step, at, i);
+        LK_TRY(lk_config_model_costs(&w->model, p->basis.draws[i]));
         for (size_t k = 0; at->sharding != LK_SHARDING_DDP && k < w->model.step.n_colls; k++)
             w->model.colls[k].cost_s *= exp(lk_prior_value(LK_PRIOR_SHARD_ERROR) * number(p, 6, i));
         step = with_own(&w->model.step, own);
         step.forward_s *= exp(w->model.batch_sd * of_draw.error);
         step.backward_s *= exp(w->model.batch_sd * of_draw.error);
         LK_TRY(simulate(p, &step, seed, &s, NULL));
-        s = anchor * lk_predictor_with_error(lk_predictor_alone_s(&step, at->accumulation), s,
-                                             w->scale_error, &of_draw);
+        s = anchor * lk_basis_with_error(lk_basis_alone_s(&step, at->accumulation), s,
+                                         w->scale_error, &of_draw);
     }
     *out = s * exp(of_draw.run_sd * of_draw.z_new_run);
 out:
@@ -274,7 +275,7 @@ static enum lk_status draw_all(struct lk_predictor *p, struct work *w, const str
                                struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
-    size_t n = (size_t)p->options.draws;
+    size_t n = (size_t)p->basis.options.draws;
 
     LK_TRY(lk_alloc(&out->draws_s, n, sizeof *out->draws_s));
     for (; out->n_draws < n; out->n_draws++)

@@ -156,8 +156,8 @@ START_TEST(a12_runs_of_several_caps_tell_the_cost)
     sim_truth_cluster(&fast, 1, &w.cluster);
     sim_truth_job(&fast, 1, &w.job);
     ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &p), LK_OK);
-    ck_assert(!p->bucket.measured);
-    p->bucket.s = TRUE_S;
+    ck_assert(!p->basis.bucket.measured);
+    p->basis.bucket.s = TRUE_S;
     for (int i = 0; i < 3; i++) {
         struct lk_config c = config(&w.job, caps[i], 1);
 
@@ -169,9 +169,9 @@ START_TEST(a12_runs_of_several_caps_tell_the_cost)
 
         add_run(&w.job, &c, steps[i]);
         ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &p), LK_OK);
-        ck_assert(p->bucket.measured == (i > 0));
+        ck_assert(p->basis.bucket.measured == (i > 0));
         if (i == 2)
-            ck_assert_double_eq_tol(p->bucket.s, TRUE_S, 0.1 * TRUE_S);
+            ck_assert_double_eq_tol(p->basis.bucket.s, TRUE_S, 0.1 * TRUE_S);
         lk_predictor_destroy(p);
     }
     sim_world_fini(&w);

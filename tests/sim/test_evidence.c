@@ -74,7 +74,7 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
 
 /* Predicts 10 % too much; has no prediction of 16 GPUs. */
 static enum lk_status predict_held_out(void *self, const struct lk_config *c, bool is_batch,
-                                struct lk_prediction *out)
+                                       struct lk_prediction *out)
 {
     (void)is_batch;
     if (c->world_size == 16)

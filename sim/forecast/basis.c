@@ -1,0 +1,178 @@
+/*
+ * What predictions rest on.
+ *
+ * Divisions: draws / grades / the whole.
+ */
+#include "sim/forecast/basis.h"
+
+#include "base/array.h"
+#include "base/rng.h"
+#include "sim/collective/alpha_beta_fit.h"
+#include "sim/prior.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Draws ---- */
+
+double lk_basis_scale_error(const struct lk_basis *b, const struct lk_config *at,
+                            int anchor_world_size)
+{
+    double scale = isnan(b->options.scale_error)
+                       ? lk_prior_value(lk_prior_of_scale(b->cluster->n_points, b->cluster->preset))
+                       : b->options.scale_error;
+
+    return scale * log2((double)at->world_size / (anchor_world_size ? anchor_world_size : 1));
+}
+
+double lk_basis_alone_s(const struct lk_step_model *m, int accumulation)
+{
+    return accumulation * (m->forward_s + m->backward_s + m->input_s) + m->optimizer_s + m->gap_s;
+}
+
+double lk_basis_with_error(double alone_s, double step_s, double scale_error,
+                           const struct lk_draw *w)
+{
+    return fmax(step_s * exp(scale_error * w->scale), fmin(step_s, alone_s)) *
+           exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * w->error);
+}
+
+/* Draw Student's t. Chi-squared is a sum of squared normal numbers, two of which are exponential.
+ */
+static double student(struct lk_rng *g, size_t freedom)
+{
+    double chi2 = 0, z;
+
+    for (size_t i = 0; i < freedom / 2; i++)
+        chi2 += 2 * lk_rng_exponential(g);
+    if (freedom % 2) {
+        z = lk_rng_normal(g);
+        chi2 += z * z;
+    }
+    return lk_rng_normal(g) / sqrt(chi2 / (double)freedom);
+}
+
+double lk_basis_runs_draw(const struct lk_basis *b, const struct lk_config *at, size_t n,
+                          const struct lk_draw *w)
+{
+    char text[128];
+    struct lk_rng g;
+    double deviation;
+
+    snprintf(text, sizeof text, "%d %d %d %d %d %llu", at->world_size, at->nodes, at->local_batch,
+             at->accumulation, at->no_sync, (unsigned long long)at->cap_bytes);
+    g = lk_rng_init(w->past, lk_rng_stream(text, 0));
+    deviation = w->run_sd * lk_rng_normal(&g) / sqrt((double)n);
+    return lk_runs_mean_draw(&b->runs, at, &g) * exp(deviation);
+}
+
+struct lk_draw lk_basis_draw(const struct lk_basis *b, size_t i)
+{
+    struct lk_rng g = lk_rng_init(b->options.seed, lk_rng_stream("predictor.draw", i));
+    struct lk_rng fresh = lk_rng_init(b->options.seed, lk_rng_stream("predictor.fresh_run", i));
+    struct lk_draw w = {.run_sd = lk_runs_sd_draw(&b->runs, &fresh)};
+
+    w.z_new_run = lk_rng_normal(&fresh);
+    w.compute = lk_rng_normal(&g);
+    w.error = student(&g, 4) / sqrt(2); /* its variance is 2 */
+    w.scale =
+        student(&fresh, (size_t)lk_prior_value(LK_PRIOR_SCALE_TESTS) + b->options.scale_tests);
+    w.past = lk_rng_u64(&g);
+    return w;
+}
+
+/* ---- Grades ---- */
+
+enum { EVIDENCE_TEXT_BYTES = sizeof((struct lk_config_model *)0)->evidence_text };
+
+/* Appends " x4 on gpus" and the like, apart by commas after `joint`. */
+static void append_reach(char *text, const char **joint, double reach, const char *axis)
+{
+    size_t n = strlen(text);
+
+    if (reach <= 1)
+        return;
+    snprintf(text + n, EVIDENCE_TEXT_BYTES - n, "%s x%.3g on %s", *joint, reach, axis);
+    *joint = ",";
+}
+
+void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
+                    int anchor_world_size, const struct lk_config *at, enum lk_evidence *out,
+                    char *text)
+{
+    static const char scheme[] = "extrapolated to";
+    struct lk_runs_extrapolation runs = lk_runs_extrapolation(&b->runs, at);
+    double world_size = (double)at->world_size / (anchor_world_size ? anchor_world_size : 1);
+    bool preset = b->cluster->preset && at->world_size > 1;
+    bool beyond = world_size > 1 || m->batch_extrapolation > 1;
+    const char *joint = ",";
+
+    *out = preset ? LK_EVIDENCE_PRESET : m->evidence;
+    snprintf(text, EVIDENCE_TEXT_BYTES, "%s",
+             preset ? lk_evidence_name(LK_EVIDENCE_PRESET) : m->evidence_text);
+    if (preset) {
+        joint = "; extrapolated";
+        world_size = 1; /* the preset's own */
+    } else if (m->evidence > LK_EVIDENCE_EXTRAPOLATED ||
+               (!beyond && runs.accumulation <= 1 && runs.cap <= 1)) {
+        return;
+    } else {
+        *out = LK_EVIDENCE_EXTRAPOLATED;
+        if (m->evidence < LK_EVIDENCE_EXTRAPOLATED ||
+            (beyond && strncmp(text, scheme, sizeof scheme - 1) != 0)) {
+            snprintf(text, EVIDENCE_TEXT_BYTES, "extrapolated");
+            joint = "";
+        }
+    }
+    append_reach(text, &joint, world_size, "gpus");
+    append_reach(text, &joint, m->batch_extrapolation, "local batch");
+    if (!strstr(text, "bytes")) /* the model's own text may say it */
+        append_reach(text, &joint, m->bytes_extrapolation, "bytes");
+    append_reach(text, &joint, runs.accumulation, "accumulation");
+    append_reach(text, &joint, runs.cap, "bucket cap");
+}
+
+/* ---- The whole ---- */
+
+enum lk_status lk_basis_init(struct lk_basis *out, const struct lk_job *job,
+                             const struct lk_cluster *cluster,
+                             const struct lk_predictor_options *options)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cluster fitted = {0};
+    struct lk_basis b = {.job = job, .cluster = cluster, .options = *options};
+    bool own_fits = false;
+
+    if (options->draws < 2 || !(options->level > 0 && options->level < 1))
+        return lk_fail(LK_EUSAGE, "predictor: %d draws at level %g", options->draws,
+                       options->level);
+    b.runs = lk_runs_of(job, cluster);
+    LK_TRY(lk_known_stragglers_init(&b.slow, job, cluster));
+    LK_TRY(lk_alloc(&b.draws, (size_t)options->draws, sizeof *b.draws));
+    LK_TRY(lk_alpha_beta_fit_missing(cluster, &fitted, &own_fits));
+    LK_TRY(lk_cost_model_create(&fitted, NULL, NULL, &b.cost));
+    for (int i = 0; i < options->draws; i++) {
+        struct lk_rng g = lk_rng_init(options->seed, lk_rng_stream("predictor.cost", (uint64_t)i));
+
+        LK_TRY(lk_cost_model_create(&fitted, &g, NULL, &b.draws[i]));
+    }
+    *out = b;
+    b = (struct lk_basis){0};
+out:
+    if (own_fits)
+        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
+    lk_basis_fini(&b);
+    return st;
+}
+
+void lk_basis_fini(struct lk_basis *b)
+{
+    for (int i = 0; b->draws && i < b->options.draws; i++)
+        lk_cost_model_destroy(b->draws[i]);
+    free(b->draws);
+    lk_cost_model_destroy(b->cost);
+    lk_known_stragglers_fini(&b->slow);
+    *b = (struct lk_basis){0};
+}

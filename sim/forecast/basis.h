@@ -1,0 +1,76 @@
+/*
+ * What the predictions of a job on a cluster rest on: the job's runs, the cluster's costs as
+ * estimate and in every draw, the known stragglers; and the parts of a prediction that they give:
+ * draws of runs, the model's errors, grades.
+ */
+#ifndef LK_SIM_FORECAST_BASIS_H
+#define LK_SIM_FORECAST_BASIS_H
+
+#include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/forecast.h"
+#include "facts/job.h"
+#include "sim/collective/coll_cost.h"
+#include "sim/step/bucket_cost.h"
+#include "sim/step/config.h"
+#include "sim/step/known_stragglers.h"
+#include "sim/step/measured_runs.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_predictor_options {
+    double level; /* of intervals, e.g. 0.90 */
+    int draws;    /* e.g. 200 */
+    uint64_t seed;
+    double scale_error; /* relative, for each doubling of the ranks; NaN: the prior's */
+    size_t scale_tests; /* how many of the job's back-tests it rests on */
+};
+
+struct lk_basis {
+    const struct lk_job *job; /* borrowed, as the cluster is */
+    const struct lk_cluster *cluster;
+    struct lk_predictor_options options;
+    struct lk_runs runs;
+    struct lk_bucket_cost bucket; /* set by the predictor: by runs of several caps, else assumed */
+    struct lk_known_stragglers slow; /* of the runs and the cluster file, fitted once */
+    struct lk_cost_model *cost;      /* the estimates */
+    struct lk_cost_model **draws;    /* options.draws of them */
+};
+
+/* job and cluster outlive the basis. LK_EUSAGE: less than two draws, or a level outside 0 to 1. */
+enum lk_status lk_basis_init(struct lk_basis *out, const struct lk_job *job,
+                             const struct lk_cluster *cluster,
+                             const struct lk_predictor_options *options);
+void lk_basis_fini(struct lk_basis *b); /* zeroes it; safe on a zeroed one */
+
+/* The random numbers of draw i that every configuration shares. */
+struct lk_draw {
+    double run_sd;                /* relative, between runs */
+    double z_new_run;             /* deviation of the new run, in run_sd */
+    double compute, error, scale; /* deviations of compute, model and scale, in sd of each */
+    uint64_t past;                /* seed of what past runs were */
+};
+struct lk_draw lk_basis_draw(const struct lk_basis *b, size_t i);
+/* Return draw w of the mean step that n runs of a configuration measured: their steps vary, and so
+ * do runs, those of one configuration apart from those of another. */
+double lk_basis_runs_draw(const struct lk_basis *b, const struct lk_config *at, size_t n,
+                          const struct lk_draw *w);
+/* Return the relative error of the scale at this distance from an anchor; 0 GPUs: no anchor. */
+double lk_basis_scale_error(const struct lk_basis *b, const struct lk_config *at,
+                            int anchor_world_size);
+/*
+ * Return a step with the model's errors of a draw. The error between measured configurations scales
+ * all of the step; the scale's error changes only what communication and waiting add, which never
+ * falls below zero.
+ */
+double lk_basis_with_error(double alone_s, double step_s, double scale_error,
+                           const struct lk_draw *w);
+/* Return the time of a rank's own work in a step. */
+double lk_basis_alone_s(const struct lk_step_model *m, int accumulation);
+/* Grade a configuration that was not measured. text: 64 bytes. */
+void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
+                    int anchor_world_size, const struct lk_config *at, enum lk_evidence *out,
+                    char *text);
+
+#endif
