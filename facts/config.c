@@ -7,6 +7,17 @@ const struct lk_words lk_sharding_words = LK_WORDS("a sharding", LK_SHARDING_LIS
 const struct lk_words lk_compression_words = LK_WORDS("a compression", LK_COMPRESSION_LIST);
 const struct lk_words lk_grad_dtype_words = LK_WORDS("a gradient dtype", LK_GRAD_DTYPE_LIST);
 
+static const struct lk_sharding_traits traits[LK_SHARDING_COUNT] = {
+#define TRAITS_(scheme, name, help, ...) [scheme] = {__VA_ARGS__},
+    LK_SHARDING_LIST(TRAITS_)
+#undef TRAITS_
+};
+
+const struct lk_sharding_traits *lk_sharding_traits(enum lk_sharding s)
+{
+    return &traits[s];
+}
+
 static const uint64_t grad_dtype_bytes[] = {LK_GRAD_DTYPE_LIST(LK_WORD_THIRD)};
 
 uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d)
@@ -75,16 +86,22 @@ enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most)
     return LK_OK;
 }
 
+bool lk_config_is_synchronous(const struct lk_config *c)
+{
+    return lk_sharding_traits(c->sharding)->pace == LK_PACE_STEP;
+}
+
+bool lk_config_meets_seldom(const struct lk_config *c)
+{
+    return lk_sharding_traits(c->sharding)->pace == LK_PACE_PERIOD && c->shard_group < 2;
+}
+
 double lk_config_sharers(const struct lk_config *c)
 {
-    switch (c->sharding) {
-    case LK_SHARDING_ZERO1:
-    case LK_SHARDING_ZERO2:
-    case LK_SHARDING_ZERO3:
-    case LK_SHARDING_GRAD_OP:
-    case LK_SHARDING_ASYNC:
+    switch (lk_sharding_traits(c->sharding)->sharers) {
+    case LK_SHARERS_ALL:
         return c->world_size;
-    case LK_SHARDING_HSDP:
+    case LK_SHARERS_GROUP:
         return c->shard_group > 0 ? c->shard_group : (double)c->world_size / c->nodes;
     default:
         return 1;

@@ -1,7 +1,7 @@
 /*
  * A configuration is one way to run a job on a cluster. Measured runs, forecast points, what-ifs
  * and plans hold one each, and every model takes it as it is. Its schemes say how a step's
- * gradients are exchanged: sharding (which rank keeps what), gradient dtype and compression (what
+ * gradients are exchanged: sharding (facts/sharding.h), gradient dtype and compression (what
  * is sent). Their names are the words of the command line and of forecast files.
  */
 #ifndef LK_FACTS_CONFIG_H
@@ -10,23 +10,10 @@
 #include "base/status.h"
 #include "base/words.h"
 #include "facts/coll.h"
+#include "facts/sharding.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* X(scheme, name, help): sim/step/volume.h has the volumes and collectives of each. */
-#define LK_SHARDING_LIST(X)                                                                        \
-    X(LK_SHARDING_DDP, "ddp", "every rank keeps all; gradients are all-reduced")                   \
-    X(LK_SHARDING_ZERO1, "zero1", "optimizer states are sharded")                                  \
-    X(LK_SHARDING_ZERO2, "zero2", "optimizer states and gradients are sharded")                    \
-    X(LK_SHARDING_ZERO3, "zero3", "parameters too; FSDP's FULL_SHARD")                             \
-    X(LK_SHARDING_GRAD_OP, "shard-grad-op", "FSDP: parameters are kept through backward")          \
-    X(LK_SHARDING_HSDP, "hsdp", "full sharding in groups, all-reduce between them")                \
-    X(LK_SHARDING_LOCAL_SGD, "local-sgd", "parameters are averaged every period of steps")         \
-    X(LK_SHARDING_DILOCO, "diloco", "an outer optimizer every period of steps")                    \
-    X(LK_SHARDING_ASYNC, "async", "asynchronous updates, no barrier between ranks")
-
-enum lk_sharding { LK_SHARDING_LIST(LK_WORD_VALUE) LK_SHARDING_COUNT };
 
 /* X(compression, name, help): a DDP communication hook. It does not change the bucket limits. */
 #define LK_COMPRESSION_LIST(X)                                                                     \
@@ -50,7 +37,6 @@ enum lk_compression { LK_COMPRESSION_LIST(LK_WORD_VALUE) LK_COMPRESSION_COUNT };
 
 enum lk_grad_dtype { LK_GRAD_DTYPE_LIST(LK_WORD_VALUE) LK_GRAD_DTYPE_COUNT };
 
-LK_WORDS_DECLARE(lk_sharding, enum lk_sharding);
 LK_WORDS_DECLARE(lk_compression, enum lk_compression);
 LK_WORDS_DECLARE(lk_grad_dtype, enum lk_grad_dtype);
 uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d); /* 0: the tensor's own */
@@ -68,9 +54,9 @@ struct lk_config {
     enum lk_compression compression; /* communication hook */
     int powersgd_rank;               /* POWERSGD: of the factors, 1 or more */
     enum lk_sharding sharding;
-    int shard_group;      /* HSDP: ranks that share one copy of the model; 0: those of a node */
-    int averaging_period; /* LOCAL_SGD and DILOCO: steps from one averaging to the next, 1 or more
-                           */
+    int shard_group;      /* ranks that share one copy of the model (LK_SHARERS_GROUP; 0: those of a
+                             node)      or that meet in every step (LK_PACE_PERIOD; 0: none) */
+    int averaging_period; /* LK_PACE_PERIOD: steps from one averaging to the next, 1 or more */
 };
 
 /* A point of a scaling curve: a configuration with the throughput measured in it, or one whose
@@ -100,6 +86,11 @@ bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch
  * number), which then hold more ranks each. LK_EUSAGE: the ranks do not divide equally among them.
  */
 enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most);
+/* Return true if every step learns from the whole global batch, by gradients of its own parameters.
+ */
+bool lk_config_is_synchronous(const struct lk_config *c);
+/* Return true if ranks meet only when parameters are averaged. */
+bool lk_config_meets_seldom(const struct lk_config *c);
 /* Return the ranks that share one copy of what the sharding divides, the optimizer's work too; 1
  * when it divides nothing. */
 double lk_config_sharers(const struct lk_config *c);

@@ -162,10 +162,8 @@ static bool learns_the_same(const struct lk_pipeline *w, size_t point)
     const struct lk_config *c = &item_of(w, point)->config,
                            *current = &w->all.v[w->points[point].current].config;
     bool exact = c->grad_dtype == LK_GRAD_OWN && c->compression == LK_COMPRESSION_NONE;
-    bool together = c->sharding != LK_SHARDING_LOCAL_SGD && c->sharding != LK_SHARDING_DILOCO &&
-                    c->sharding != LK_SHARDING_ASYNC;
 
-    return exact && together && lk_may_be_best(w, point) &&
+    return exact && lk_config_is_synchronous(c) && lk_may_be_best(w, point) &&
            lk_config_samples(c) == lk_config_samples(current);
 }
 
@@ -267,14 +265,14 @@ static enum lk_status note_schemes(const struct lk_pipeline *w)
         if (said[c->sharding])
             continue;
         said[c->sharding] = true;
-        if (c->sharding == LK_SHARDING_ASYNC)
+        if (lk_sharding_traits(c->sharding)->pace == LK_PACE_FREE)
             LK_PASS(lk_forecast_warn(w->out,
-                                     "async: throughput without the barrier, each rank at its own "
+                                     "%s: throughput without the barrier, each rank at its own "
                                      "pace; gradients are %d updates old on average at %d GPUs, "
                                      "and what that costs in convergence is not in the numbers",
-                                     c->world_size - 1, c->world_size));
-        if ((c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO) &&
-            c->shard_group < 2)
+                                     lk_sharding_name(c->sharding), c->world_size - 1,
+                                     c->world_size));
+        if (lk_config_meets_seldom(c))
             LK_PASS(lk_forecast_note(
                 w->out,
                 "%s: an averaging stands alone, its cost spread over the period; overlapped with "

@@ -258,15 +258,15 @@ const char *lk_axis_partner(enum lk_axis a)
 
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)
 {
-    bool periodic = c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO;
+    const struct lk_sharding_traits *t = lk_sharding_traits(c->sharding);
 
     switch (a) {
     case LK_AXIS_POWERSGD_RANK:
         return c->compression == LK_COMPRESSION_POWERSGD;
     case LK_AXIS_SHARD_GROUP:
-        return periodic || c->sharding == LK_SHARDING_HSDP;
+        return t->pace == LK_PACE_PERIOD || t->sharers == LK_SHARERS_GROUP;
     case LK_AXIS_PERIOD:
-        return periodic;
+        return t->pace == LK_PACE_PERIOD;
     case LK_AXIS_NO_SYNC:
         return c->accumulation > 1;
     default:

@@ -76,8 +76,7 @@
     X(LK_AXIS_ALGORITHM, "algorithm", "algorithm", WORD, 0, 0,                                     \
       "of the all-reduce: auto, ring, tree, collnet_direct, collnet_chain, nvls, nvls_tree, pat, " \
       "hierarchical")                                                                              \
-    X(LK_AXIS_SHARDING, "sharding", "sharding", WORD, 0, 0,                                        \
-      "ddp, zero1, zero2, zero3, shard-grad-op, hsdp, local-sgd, diloco, async")                   \
+    X(LK_AXIS_SHARDING, "sharding", "sharding", WORD, 0, 0, LK_SHARDING_NAMES)                     \
     X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group", COUNT, 1, 1 << 20,                        \
       "hsdp, local-sgd, diloco: ranks of a group")                                                 \
     X(LK_AXIS_PERIOD, "period", "period", COUNT, 1, 1e9,                                           \

@@ -30,28 +30,6 @@ static const struct {
 };
 
 /*
- * The parts that each scheme divides among the ranks that share, and those it adds: bucket copies
- * (DDP's reducer), units gathered for the moment, further fp32 copies of the parameters (DiLoCo
- * keeps the parameters of the last averaging and an outer momentum: arXiv:2311.08105). FSDP's
- * SHARD_GRAD_OP holds all parameters from forward to the end of backward: its peak.
- */
-static const struct {
-    bool parameters, gradients, states; /* divided */
-    bool buckets, units;
-    int copies;
-} schemes[LK_SHARDING_COUNT] = {
-    [LK_SHARDING_DDP] = {.buckets = true},
-    [LK_SHARDING_ZERO1] = {.states = true, .buckets = true},
-    [LK_SHARDING_ZERO2] = {.gradients = true, .states = true, .units = true},
-    [LK_SHARDING_ZERO3] = {.parameters = true, .gradients = true, .states = true, .units = true},
-    [LK_SHARDING_GRAD_OP] = {.gradients = true, .states = true, .units = true},
-    [LK_SHARDING_HSDP] = {.parameters = true, .gradients = true, .states = true, .units = true},
-    [LK_SHARDING_LOCAL_SGD] = {.copies = 0},
-    [LK_SHARDING_DILOCO] = {.copies = 2},
-    [LK_SHARDING_ASYNC] = {.states = true},
-};
-
-/*
  * X(name, value, lo, hi, source): the memory that a job takes beside its tensors, assumed where it
  * was not measured.
  */
@@ -142,34 +120,32 @@ static struct tensors add_tensors(const struct lk_job *j, const struct lk_config
 static double units_bytes(const struct lk_config *c, const struct tensors *t)
 {
     double unit = fmax(t->largest, fmin((double)c->cap_bytes, t->gradients));
-    bool parameters = schemes[c->sharding].parameters;
+    bool parameters = lk_sharding_traits(c->sharding)->parameters;
 
     return parameters ? 2 * unit * t->parameters / t->gradients + unit : unit;
 }
 
 static void set_states(const struct lk_job *j, const struct lk_config *c, struct lk_memory *m)
 {
+    const struct lk_sharding_traits *s = lk_sharding_traits(c->sharding);
     struct tensors t = add_tensors(j, c);
-    double n = lk_config_sharers(c), copies = schemes[c->sharding].copies;
-    double keep = schemes[c->sharding].states ? 1 / n : 1;
+    double n = lk_config_sharers(c), copies = s->copies;
+    double keep = s->states ? 1 / n : 1;
     bool view = j->gradient_as_bucket_view;
-    bool reduced = schemes[c->sharding].buckets || c->shard_group > 1;
+    bool reduced = s->buckets || c->shard_group > 1;
     bool feedback = c->compression == LK_COMPRESSION_POWERSGD;
 
-    m->rows[LK_MEMORY_PARAMETERS] =
-        lk_economics_known(t.parameters / (schemes[c->sharding].parameters ? n : 1));
-    m->rows[LK_MEMORY_GRADIENTS] =
-        lk_economics_known(t.gradients / (schemes[c->sharding].gradients ? n : 1));
-    m->rows[LK_MEMORY_BUCKETS] = lk_economics_known(
-        (reduced && !schemes[c->sharding].units && !view && c->world_size > 1 ? t.gradients : 0) +
-        (feedback ? t.gradients : 0));
+    m->rows[LK_MEMORY_PARAMETERS] = lk_economics_known(t.parameters / (s->parameters ? n : 1));
+    m->rows[LK_MEMORY_GRADIENTS] = lk_economics_known(t.gradients / (s->gradients ? n : 1));
+    m->rows[LK_MEMORY_BUCKETS] =
+        lk_economics_known((reduced && !s->units && !view && c->world_size > 1 ? t.gradients : 0) +
+                           (feedback ? t.gradients : 0));
     m->rows[LK_MEMORY_MASTER] = lk_economics_known(t.master * keep);
     m->rows[LK_MEMORY_STATES] =
         (struct lk_estimate){t.values * (states_of[j->optimizer].value * keep + copies),
                              t.values * (states_of[j->optimizer].lo * keep + copies),
                              t.values * (states_of[j->optimizer].hi * keep + copies), 0};
-    m->rows[LK_MEMORY_GATHERED] =
-        lk_economics_known(schemes[c->sharding].units && n > 1 ? units_bytes(c, &t) : 0);
+    m->rows[LK_MEMORY_GATHERED] = lk_economics_known(s->units && n > 1 ? units_bytes(c, &t) : 0);
     m->optimizer_assumed = j->optimizer == LK_JOB_OPTIMIZER_UNKNOWN;
 }
 

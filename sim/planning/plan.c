@@ -149,14 +149,6 @@ static struct lk_estimate plan_goodput(const struct state *p, const struct lk_co
     return e;
 }
 
-/* Return true if every step learns from the whole global batch; else the noise scale does not
- * apply. */
-static bool batch_is_global(const struct lk_config *c)
-{
-    return c->sharding != LK_SHARDING_LOCAL_SGD && c->sharding != LK_SHARDING_DILOCO &&
-           c->sharding != LK_SHARDING_ASYNC;
-}
-
 static void plan_point(const struct state *p, size_t i)
 {
     struct lk_forecast_point *point = &p->f->points[i];
@@ -177,10 +169,11 @@ static void plan_point(const struct state *p, size_t i)
     e.power_W = lk_economics_input(p->request->power_W, &device->power_W);
     lk_memory_set_plan(p->job, c, lk_plan_device_bytes(device, p->request), out);
     at.goodput = plan_goodput(p, c, out);
-    if (!batch_is_global(c))
+    if (!lk_config_is_synchronous(c))
         e.noise_scale = lk_economics_unknown();
     lk_economics_at(&e, &at, out);
-    if (batch_is_global(c) && lk_quantity_known(&j->learning_rate) && j->learning_rate_batch)
+    if (lk_config_is_synchronous(c) && lk_quantity_known(&j->learning_rate) &&
+        j->learning_rate_batch)
         lk_learning_rates(j->learning_rate.value, (double)j->learning_rate_batch, at.global_batch,
                           e.noise_scale.value, out);
 }

@@ -310,11 +310,10 @@ static void synchronise_seldom(struct lk_config_model *m, const struct lk_job *j
                                const struct lk_config *c)
 {
     struct lk_straggler_law *law = &m->step.law;
-    bool periodic = c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO;
 
-    if (c->sharding == LK_SHARDING_ASYNC)
+    if (lk_sharding_traits(c->sharding)->pace == LK_PACE_FREE)
         run_unsynchronised(m);
-    else if (periodic && c->shard_group < 2 && !j->n_sync_bn)
+    else if (lk_config_meets_seldom(c) && !j->n_sync_bn)
         law->transient_sd /= sqrt(c->averaging_period);
 }
 

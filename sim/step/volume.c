@@ -1,7 +1,8 @@
 /*
  * This file lists the collectives of a step.
  *
- * Divisions: tensors / groups / gradients / parameters / what the job adds / the whole.
+ * Divisions: tensors / groups / gradients / parameters / the scheme / what the job adds / the
+ * whole.
  */
 #include "sim/step/volume.h"
 
@@ -241,11 +242,6 @@ static enum lk_status add_gradients(struct build *b, const struct group *g, enum
     return LK_OK;
 }
 
-static enum lk_status add_ddp(struct build *b)
-{
-    return add_gradients(b, &b->all, LK_ALL_REDUCE, !b->config->no_sync);
-}
-
 /* ---- Parameters ---- */
 
 /* Add the collective of all parameters after the optimizer, for which the next step waits. */
@@ -258,12 +254,6 @@ static enum lk_status add_all_parameters(struct build *b, enum lk_coll coll, int
                              .bucket = -1};
 
     return add(b, &b->all, (struct lk_volume_coll){.step = c, .period = period});
-}
-
-static enum lk_status add_zero1(struct build *b)
-{
-    LK_PASS(add_gradients(b, &b->all, LK_REDUCE_SCATTER, b->config->sharding == LK_SHARDING_ZERO2));
-    return add_all_parameters(b, LK_ALL_GATHER, 1);
 }
 
 /*
@@ -295,68 +285,72 @@ static enum lk_status add_backward_gathers(struct build *b, const struct group *
     return LK_OK;
 }
 
-static enum lk_status add_full_shard(struct build *b, const struct group *g)
-{
-    LK_PASS(add_forward_gathers(b, g));
-    if (b->config->sharding != LK_SHARDING_GRAD_OP)
-        LK_PASS(add_backward_gathers(b, g));
-    return add_gradients(b, g, LK_REDUCE_SCATTER, true);
-}
-
-static enum lk_status add_zero3(struct build *b)
-{
-    return add_full_shard(b, &b->all);
-}
-
 /*
- * Add hybrid sharding: each bucket's shard is reduced over the groups after its reduce-scatter of
- * the last micro-batch. Both have the same position; the order of the list separates them.
+ * Add what hybrid sharding reduces over the groups: each bucket's shard, after its reduce-scatter
+ * of the last micro-batch. Both have the same position; the order of the list separates them.
  */
-static enum lk_status add_hsdp(struct build *b)
+static enum lk_status add_across(struct build *b, const struct group *shard)
 {
-    struct group shard, across;
-    size_t first;
+    struct group across = counterparts(b, shard);
+    size_t first = b->v->n;
 
-    LK_PASS(neighbours(b, &shard));
-    across = counterparts(b, &shard);
-    LK_PASS(add_full_shard(b, &shard));
-    first = b->v->n;
     LK_PASS(add_gradients(b, &across, LK_ALL_REDUCE, false));
     for (size_t i = first; i < b->v->n; i++) {
         struct lk_volume_coll *c = &b->v->colls[i];
 
-        c->step.bytes = (c->step.bytes - 1) / (uint64_t)shard.ranks + 1;
+        c->step.bytes = (c->step.bytes - 1) / (uint64_t)shard->ranks + 1;
         c->memory_bytes = 0; /* the cast is the reduce-scatter's */
     }
     return LK_OK;
 }
 
-static enum lk_status add_periodic(struct build *b)
-{
-    struct group near;
+/* ---- The scheme ---- */
 
-    if (b->config->averaging_period < 1)
+static enum lk_status check_pace(const struct build *b, enum lk_pace pace)
+{
+    if (pace == LK_PACE_PERIOD && b->config->averaging_period < 1)
         return lk_fail(LK_EUSAGE, "%s needs a period: steps from one averaging to the next, >= 1",
                        lk_sharding_name(b->config->sharding));
-    if (b->config->shard_group > 1) {
-        LK_PASS(neighbours(b, &near));
-        LK_PASS(add_gradients(b, &near, LK_ALL_REDUCE, !b->config->no_sync));
-    }
-    return add_all_parameters(b, LK_ALL_REDUCE, b->config->averaging_period);
+    if (pace == LK_PACE_FREE && b->job->n_sync_bn)
+        return lk_fail(LK_EUSAGE, "asynchronous updates with SyncBatchNorm: it is a barrier");
+    return LK_OK;
 }
 
-/*
- * Add asynchronous updates: gradients leave during backward, parameters return before the next
- * step, and the ranks keep the shards of both.
- */
-static enum lk_status add_async(struct build *b)
+/* Adds the collectives of gradients, and of parameters in units, within a group. */
+static enum lk_status add_in_group(struct build *b, const struct lk_sharding_traits *t,
+                                   const struct group *g)
 {
-    if (b->job->n_sync_bn)
-        return lk_fail(LK_EUSAGE, "asynchronous updates with SyncBatchNorm: it is a barrier");
-    LK_PASS(add_gradients(b, &b->all, LK_REDUCE_SCATTER, false));
-    for (size_t i = 0; i < b->v->n; i++)
+    bool every =
+        t->reduced == LK_REDUCED_NO_SYNC ? !b->config->no_sync : t->reduced == LK_REDUCED_EVERY;
+
+    if (t->gathers >= LK_GATHERS_FORWARD)
+        LK_PASS(add_forward_gathers(b, g));
+    if (t->gathers == LK_GATHERS_TWICE)
+        LK_PASS(add_backward_gathers(b, g));
+    LK_PASS(add_gradients(b, g, t->scatters ? LK_REDUCE_SCATTER : LK_ALL_REDUCE, every));
+    /* Without a barrier the parameters need not be there before the next step. */
+    for (size_t i = 0; t->pace == LK_PACE_FREE && i < b->v->n; i++)
         b->v->colls[i].step.need = LK_STEP_END;
-    return add_all_parameters(b, LK_ALL_GATHER, 1);
+    return LK_OK;
+}
+
+static enum lk_status add_scheme(struct build *b)
+{
+    const struct lk_sharding_traits *t = lk_sharding_traits(b->config->sharding);
+    bool periodic = t->pace == LK_PACE_PERIOD;
+    bool grouped = periodic ? b->config->shard_group > 1 : t->sharers == LK_SHARERS_GROUP;
+    struct group g = b->all;
+
+    LK_PASS(check_pace(b, t->pace));
+    if (grouped)
+        LK_PASS(neighbours(b, &g));
+    if (grouped || !periodic)
+        LK_PASS(add_in_group(b, t, &g));
+    if (grouped && !periodic)
+        LK_PASS(add_across(b, &g));
+    if (t->gathers == LK_GATHERS_AFTER)
+        LK_PASS(add_all_parameters(b, LK_ALL_GATHER, 1));
+    return periodic ? add_all_parameters(b, LK_ALL_REDUCE, b->config->averaging_period) : LK_OK;
 }
 
 /* ---- What the job adds ---- */
@@ -393,9 +387,7 @@ static enum lk_status add_used_map(struct build *b)
 
 static enum lk_status check(const struct lk_config *c)
 {
-    bool plain = c->sharding == LK_SHARDING_DDP ||
-                 ((c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO) &&
-                  c->shard_group > 1);
+    bool plain = !lk_sharding_traits(c->sharding)->scatters && !lk_config_meets_seldom(c);
 
     if (c->compression == LK_COMPRESSION_POWERSGD && !plain)
         return lk_fail(LK_EUSAGE, "PowerSGD is a hook of all-reduces: it does not go with %s",
@@ -433,17 +425,6 @@ out:
 enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
                               const struct lk_config *c)
 {
-    static enum lk_status (*const rows[LK_SHARDING_COUNT])(struct build *) = {
-        [LK_SHARDING_DDP] = add_ddp,
-        [LK_SHARDING_ZERO1] = add_zero1,
-        [LK_SHARDING_ZERO2] = add_zero1,
-        [LK_SHARDING_ZERO3] = add_zero3,
-        [LK_SHARDING_GRAD_OP] = add_zero3,
-        [LK_SHARDING_HSDP] = add_hsdp,
-        [LK_SHARDING_LOCAL_SGD] = add_periodic,
-        [LK_SHARDING_DILOCO] = add_periodic,
-        [LK_SHARDING_ASYNC] = add_async,
-    };
     enum lk_status st = LK_OK;
     struct build b = {.job = j,
                       .config = c,
@@ -454,7 +435,7 @@ enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
     *v = (struct lk_volume){0};
     LK_TRY(check(c));
     LK_TRY(set_tensors(&b));
-    LK_TRY(rows[c->sharding](&b));
+    LK_TRY(add_scheme(&b));
     LK_TRY(add_sync_bn(&b));
     LK_TRY(add_used_map(&b));
     LK_TRY(sort_by_ready(v));
