@@ -39,7 +39,7 @@ static void set_colls(const struct lk_config_model *m, const struct lk_step_coll
         size_t i = m->order[k];
         const struct lk_volume_coll *v = &m->volume.colls[i];
         double least =
-            lk_link_bound_s(&rates, v->step.coll, (double)m->bytes[k], v->ranks, v->nodes) /
+            lk_link_bound_s(&rates, at[i].coll, (double)m->bytes[k], v->ranks, v->nodes) /
             v->period;
 
         out[i] = at[i];

@@ -153,8 +153,8 @@ static bool meets_once(const struct lk_step_model *m)
 static double charge(struct lk_grid_model *m, const struct lk_grid_shape *shape, double cost_s,
                      struct lk_step_model *step)
 {
-    return lk_bucket_cost_charge(step, shape->model.plain, m->colls, shape->model.own_buckets,
-                                 cost_s);
+    return lk_bucket_cost_charge(step, shape->model.volume.steps, m->colls,
+                                 shape->model.own_buckets, cost_s);
 }
 
 /* Set by how much more gamma, delta and a bucket's cost lengthen the step: over one more tenth of
@@ -165,7 +165,7 @@ static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_re
     static const double more[] = {0.1, 0.1, 20e-6};
     const struct lk_step_model as_is = point->step;
     double *slopes[] = {&point->gamma_s, &point->delta_s, &point->per_bucket_s};
-    bool others = lk_bucket_count(point->shape->model.plain, point->step.n_colls) !=
+    bool others = lk_bucket_count(point->shape->model.volume.steps, point->step.n_colls) !=
                   point->shape->model.own_buckets;
 
     for (size_t k = 0; k < point->step.n_colls; k++)
@@ -459,8 +459,9 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct point_mode
     s.forward_s = of_batch->step.forward_s * shape->async_slowdown;
     s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
     charge(m, point->shape,
-           lk_bucket_count(shape->plain, s.n_colls) < shape->own_buckets ? MOST * m->basis->bucket.s
-                                                                         : 0,
+           lk_bucket_count(shape->volume.steps, s.n_colls) < shape->own_buckets
+               ? MOST * m->basis->bucket.s
+               : 0,
            &s);
     return lk_step_bound(
         shape, &s, m->basis->cluster,

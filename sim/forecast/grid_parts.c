@@ -40,6 +40,7 @@ static enum lk_status set_cost(struct lk_grid_parts *g, struct lk_grid_shape *s)
     const struct lk_volume_coll *v;
     size_t n = model->step.n_colls, at = 0, k = lk_config_model_middle(model);
     struct lk_cost one, estimate;
+    enum lk_coll coll;
     enum lk_algo algo;
 
     for (size_t i = 0; i < g->n_draws; i++)
@@ -49,12 +50,13 @@ static enum lk_status set_cost(struct lk_grid_parts *g, struct lk_grid_shape *s)
     while (model->order[at] != k)
         at++;
     v = &model->volume.colls[k];
-    algo = v->step.coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
-    LK_PASS(lk_cost_eval(g->inputs.cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at],
-                         1, &estimate));
+    coll = model->volume.steps[k].coll;
+    algo = coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
+    LK_PASS(lk_cost_eval(g->inputs.cost, coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
+                         &estimate));
     for (size_t i = 0; i < g->n_draws && estimate.seconds > 0; i++) {
-        LK_PASS(lk_cost_eval(g->inputs.draws[i], v->step.coll, algo, v->ranks, v->nodes,
-                             &model->bytes[at], 1, &one));
+        LK_PASS(lk_cost_eval(g->inputs.draws[i], coll, algo, v->ranks, v->nodes, &model->bytes[at],
+                             1, &one));
         s->cost[i] =
             vary(g, s, one.seconds / estimate.seconds, i) / (v->nodes > 1 ? g->network[i] : 1);
     }

@@ -164,17 +164,19 @@ static void set_input(struct lk_config_model *m, const struct lk_job *j,
 }
 
 /* Return true if the costs of two collectives are computed together. */
-static bool same_kind(const struct lk_volume_coll *a, const struct lk_volume_coll *b)
+static bool same_kind(const struct lk_volume *v, size_t i, size_t k)
 {
-    return a->step.coll == b->step.coll && a->ranks == b->ranks && a->nodes == b->nodes;
+    const struct lk_volume_coll *a = &v->colls[i], *b = &v->colls[k];
+
+    return v->steps[i].coll == v->steps[k].coll && a->ranks == b->ranks && a->nodes == b->nodes;
 }
 
 /* Return the bytes on the network: groups that cross a node's network at once share its links. */
-static uint64_t network_bytes(const struct lk_volume_coll *c, int nics)
+static uint64_t network_bytes(const struct lk_volume *v, size_t i, int nics)
 {
-    double share = fmax(1, (double)c->groups / (nics > 0 ? nics : 1));
+    double share = fmax(1, (double)v->colls[i].groups / (nics > 0 ? nics : 1));
 
-    return (uint64_t)((double)c->step.bytes * share);
+    return (uint64_t)((double)v->steps[i].bytes * share);
 }
 
 static void set_order(struct lk_config_model *m, int nics)
@@ -185,13 +187,13 @@ static void set_order(struct lk_config_model *m, int nics)
         bool seen = false;
 
         for (size_t k = 0; k < at && !seen; k++)
-            seen = same_kind(&m->volume.colls[m->order[k]], &m->volume.colls[i]);
+            seen = same_kind(&m->volume, m->order[k], i);
         for (size_t k = i; k < n && !seen; k++)
-            if (same_kind(&m->volume.colls[k], &m->volume.colls[i]))
+            if (same_kind(&m->volume, k, i))
                 m->order[at++] = k;
     }
     for (size_t k = 0; k < n; k++)
-        m->bytes[k] = network_bytes(&m->volume.colls[m->order[k]], nics);
+        m->bytes[k] = network_bytes(&m->volume, m->order[k], nics);
 }
 
 static enum lk_status set_colls(struct lk_config_model *m, const struct lk_job *j,
@@ -202,16 +204,12 @@ static enum lk_status set_colls(struct lk_config_model *m, const struct lk_job *
     LK_PASS(lk_volume_init(&m->volume, j, config));
     n = m->volume.n;
     LK_PASS(lk_alloc(&m->colls, n, sizeof *m->colls));
-    LK_PASS(lk_alloc(&m->plain, n, sizeof *m->plain));
     LK_PASS(lk_alloc(&m->order, n, sizeof *m->order));
     LK_PASS(lk_alloc(&m->bytes, n, sizeof *m->bytes));
     m->memory_Bps = known_or(&c->device.memory_Bps, NAN);
     m->algo = config->algo;
-    for (size_t i = 0; i < n; i++) {
-        m->colls[i] = m->plain[i] = m->volume.colls[i].step;
-        if (m->volume.colls[i].period > 1)
-            m->plain[i].bucket = -1; /* no hook of every step */
-    }
+    if (n)
+        memcpy(m->colls, m->volume.steps, n * sizeof *m->colls);
     set_order(m, c->topology.nics_per_node);
     m->step.colls = m->colls;
     m->step.n_colls = n;
@@ -259,11 +257,11 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
     LK_TRY(lk_alloc(&costs, n, sizeof *costs));
     for (size_t i = 0; i < n; i = end) {
         const struct lk_volume_coll *v = &m->volume.colls[m->order[i]];
+        enum lk_coll coll = m->volume.steps[m->order[i]].coll;
 
-        for (end = i + 1; end < n && same_kind(&m->volume.colls[m->order[end]], v);)
+        for (end = i + 1; end < n && same_kind(&m->volume, m->order[end], m->order[i]);)
             end++;
-        LK_TRY(lk_cost_eval(cost, v->step.coll,
-                            v->step.coll == LK_ALL_REDUCE ? m->algo : LK_ALGO_AUTO, v->ranks,
+        LK_TRY(lk_cost_eval(cost, coll, coll == LK_ALL_REDUCE ? m->algo : LK_ALGO_AUTO, v->ranks,
                             v->nodes, &m->bytes[i], end - i, &costs[i]));
     }
     for (size_t i = 0; i < n; i++)
@@ -277,7 +275,7 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
         sum_s += costs[i].seconds / v->period + hook_s;
         m->colls[m->order[i]].cost_s = costs[i].seconds / v->period + hook_s;
         if (grade && costs[i].seconds >= GRADED_SHARE * largest_s)
-            grade_cost(m, v->step.coll, &costs[i]);
+            grade_cost(m, m->volume.steps[m->order[i]].coll, &costs[i]);
     }
     m->hook_share = sum_s > 0 ? hooks_s / sum_s : 0;
 out:
@@ -395,7 +393,8 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     LK_TRY(set_colls(m, j, c, config));
     LK_TRY(lk_volume_own_buckets(j, &m->own_buckets));
     LK_TRY(set_costs(m, cost, true));
-    lk_bucket_cost_charge(&m->step, m->plain, m->colls, m->own_buckets, lk_bucket_cost_assumed().s);
+    lk_bucket_cost_charge(&m->step, m->volume.steps, m->colls, m->own_buckets,
+                          lk_bucket_cost_assumed().s);
     weaken(m, p.evidence, p.extrapolation, "local batch");
     synchronise_seldom(m, j, config);
     grade_scheme(m, config);
@@ -409,7 +408,6 @@ out:
 void lk_config_model_fini(struct lk_config_model *m)
 {
     free(m->colls);
-    free(m->plain);
     free(m->known);
     free(m->order);
     free(m->bytes);

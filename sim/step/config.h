@@ -53,11 +53,10 @@ struct lk_config lk_config_current(const struct lk_job *j);
  */
 struct lk_config_model {
     struct lk_step_model step;
-    struct lk_step_coll *colls;
-    struct lk_step_coll *plain; /* without costs, at the positions of a job's own buckets */
-    struct lk_volume volume;
-    size_t *order;   /* the collectives, those of a kind, algorithm and group together */
-    uint64_t *bytes; /* in this order, as the network sees them */
+    struct lk_volume volume;    /* the collectives, */
+    struct lk_step_coll *colls; /* and with costs, where they are after buckets were charged */
+    size_t *order;              /* the collectives, those of a kind, algorithm and group together */
+    uint64_t *bytes;            /* in this order, as the network sees them */
     int own_buckets; /* of the job, whose cost is in its compute (sim/step/bucket_cost.h) */
     double *known; /* the step's rank_slowness, node_slowness and node_link; NULL: none is known */
     double

@@ -30,10 +30,17 @@ struct group {
     int ranks, nodes, groups;
 };
 
+struct coll {
+    struct lk_step_coll step;
+    struct lk_volume_coll of;
+};
+
 struct build {
     const struct lk_job *job;
     const struct lk_config *config;
-    struct lk_volume *v;
+    struct coll *colls;
+    size_t n, capacity;
+    bool shapes_assumed;
     struct lk_bucket_tensor *tensors; /* with the gradient dtype */
     struct lk_bucket_plan plan;
     double *ready; /* n_buckets + 1: share of backward after bucket i - 1, non-decreasing; [0] 0 */
@@ -119,19 +126,18 @@ static struct group counterparts(const struct build *b, const struct group *shar
     return (struct group){ranks, nodes, nodes > 1 ? on_node : 1};
 }
 
-static enum lk_status add(struct build *b, const struct group *g, struct lk_volume_coll c)
+static enum lk_status add(struct build *b, const struct group *g, struct coll c)
 {
-    struct lk_volume *v = b->v;
 
     if (!c.step.bytes)
         return LK_OK;
-    c.ranks = g->ranks;
-    c.nodes = g->nodes;
     c.step.inside = g->nodes < 2;
-    c.groups = g->groups;
-    c.period = c.period ? c.period : 1;
-    LK_PASS(lk_array_grow(&v->colls, &v->capacity, v->n + 1, sizeof *v->colls));
-    v->colls[v->n++] = c;
+    c.of.ranks = g->ranks;
+    c.of.nodes = g->nodes;
+    c.of.groups = g->groups;
+    c.of.period = c.of.period ? c.of.period : 1;
+    LK_PASS(lk_array_grow(&b->colls, &b->capacity, b->n + 1, sizeof *b->colls));
+    b->colls[b->n++] = c;
     return LK_OK;
 }
 
@@ -146,27 +152,26 @@ static enum lk_status add_other(struct build *b, const struct group *g, enum lk_
                              .every_micro_batch = every,
                              .bucket = -1};
 
-    return add(b, g, (struct lk_volume_coll){.step = c});
+    return add(b, g, (struct coll){.step = c});
 }
 
 /* ---- Gradients ---- */
 
-static struct lk_volume_coll of_bucket(const struct build *b, enum lk_coll coll, size_t k,
-                                       bool every)
+static struct coll of_bucket(const struct build *b, enum lk_coll coll, size_t k, bool every)
 {
-    return (struct lk_volume_coll){.step = {.coll = coll,
-                                            .bytes = b->plan.bytes[k],
-                                            .ready = LK_STEP_BACKWARD + b->ready[k + 1],
-                                            .need = LK_STEP_OPTIMIZER,
-                                            .every_micro_batch = every,
-                                            .bucket = (int)k}};
+    return (struct coll){.step = {.coll = coll,
+                                  .bytes = b->plan.bytes[k],
+                                  .ready = LK_STEP_BACKWARD + b->ready[k + 1],
+                                  .need = LK_STEP_OPTIMIZER,
+                                  .every_micro_batch = every,
+                                  .bucket = (int)k}};
 }
 
 /*
  * Halve wider elements to two bytes. The casts read and write to the copy, divide in place, read
  * and write back (default_hooks.py).
  */
-static void compress_half(const struct build *b, size_t k, struct lk_volume_coll *c)
+static void compress_half(const struct build *b, size_t k, struct coll *c)
 {
     c->step.bytes = 0;
     for (size_t i = b->plan.first[k]; i < b->plan.first[k + 1]; i++) {
@@ -175,7 +180,7 @@ static void compress_half(const struct build *b, size_t k, struct lk_volume_coll
 
         if (size > 2 && lk_dtype_is_float(b->job->tensors[t].dtype)) {
             c->step.bytes += 2 * elems;
-            c->memory_bytes += (double)elems * (2 * (double)size + 4 * 2);
+            c->of.memory_bytes += (double)elems * (2 * (double)size + 4 * 2);
         } else {
             c->step.bytes += b->tensors[t].bytes;
         }
@@ -195,7 +200,7 @@ static bool is_worth(const struct build *b, size_t t, double *n, double *m)
 
 static enum lk_status add_powersgd(struct build *b, const struct group *g, size_t k, bool every)
 {
-    struct lk_volume_coll rest = of_bucket(b, LK_ALL_REDUCE, k, every), p = rest, q = rest;
+    struct coll rest = of_bucket(b, LK_ALL_REDUCE, k, every), p = rest, q = rest;
     double p_bytes = 0, q_bytes = 0, rest_bytes = 0;
 
     for (size_t i = b->plan.first[k]; i < b->plan.first[k + 1]; i++) {
@@ -207,12 +212,12 @@ static enum lk_status add_powersgd(struct build *b, const struct group *g, size_
             rest_bytes += (double)bytes;
             continue;
         }
-        b->v->shapes_assumed |= !b->job->tensors[t].rows;
+        b->shapes_assumed |= !b->job->tensors[t].rows;
         rank = fmin(b->config->powersgd_rank, fmin(n, m));
         p_bytes += n * rank * size;
         q_bytes += m * rank * size;
-        p.memory_bytes += POWERSGD_PASSES * (double)bytes;
-        p.matrices++;
+        p.of.memory_bytes += POWERSGD_PASSES * (double)bytes;
+        p.of.matrices++;
     }
     rest.step.bytes = (uint64_t)rest_bytes;
     p.step.bytes = (uint64_t)ceil(p_bytes);
@@ -229,7 +234,7 @@ static enum lk_status add_gradients(struct build *b, const struct group *g, enum
     enum lk_compression how = b->config->compression;
 
     for (size_t k = 0; k < b->plan.n_buckets; k++) {
-        struct lk_volume_coll c = of_bucket(b, coll, k, every);
+        struct coll c = of_bucket(b, coll, k, every);
 
         if (how == LK_COMPRESSION_POWERSGD) {
             LK_PASS(add_powersgd(b, g, k, every));
@@ -253,7 +258,7 @@ static enum lk_status add_all_parameters(struct build *b, enum lk_coll coll, int
                              .need = LK_STEP_END,
                              .bucket = -1};
 
-    return add(b, &b->all, (struct lk_volume_coll){.step = c, .period = period});
+    return add(b, &b->all, (struct coll){.step = c, .of.period = period});
 }
 
 /*
@@ -292,14 +297,14 @@ static enum lk_status add_backward_gathers(struct build *b, const struct group *
 static enum lk_status add_across(struct build *b, const struct group *shard)
 {
     struct group across = counterparts(b, shard);
-    size_t first = b->v->n;
+    size_t first = b->n;
 
     LK_PASS(add_gradients(b, &across, LK_ALL_REDUCE, false));
-    for (size_t i = first; i < b->v->n; i++) {
-        struct lk_volume_coll *c = &b->v->colls[i];
+    for (size_t i = first; i < b->n; i++) {
+        struct coll *c = &b->colls[i];
 
         c->step.bytes = (c->step.bytes - 1) / (uint64_t)shard->ranks + 1;
-        c->memory_bytes = 0; /* the cast is the reduce-scatter's */
+        c->of.memory_bytes = 0; /* the cast is the reduce-scatter's */
     }
     return LK_OK;
 }
@@ -329,8 +334,8 @@ static enum lk_status add_in_group(struct build *b, const struct lk_sharding_tra
         LK_PASS(add_backward_gathers(b, g));
     LK_PASS(add_gradients(b, g, t->scatters ? LK_REDUCE_SCATTER : LK_ALL_REDUCE, every));
     /* Without a barrier the parameters need not be there before the next step. */
-    for (size_t i = 0; t->pace == LK_PACE_FREE && i < b->v->n; i++)
-        b->v->colls[i].step.need = LK_STEP_END;
+    for (size_t i = 0; t->pace == LK_PACE_FREE && i < b->n; i++)
+        b->colls[i].step.need = LK_STEP_END;
     return LK_OK;
 }
 
@@ -397,28 +402,30 @@ static enum lk_status check(const struct lk_config *c)
     return LK_OK;
 }
 
-/* Sort by launch; equals keep the order in which they were added. */
-static enum lk_status sort_by_ready(struct lk_volume *v)
+/* List by launch; equals keep the order in which they were added. */
+static enum lk_status list(const struct build *b, struct lk_volume *v)
 {
     enum lk_status st = LK_OK;
-    struct lk_volume_coll *sorted = NULL;
     size_t *from = NULL;
 
-    LK_TRY(lk_alloc(&sorted, v->n, sizeof *sorted));
-    LK_TRY(lk_alloc(&from, v->n, sizeof *from));
-    for (size_t i = 0; i < v->n; i++) {
+    LK_TRY(lk_alloc(&from, b->n, sizeof *from));
+    LK_TRY(lk_alloc(&v->steps, b->n, sizeof *v->steps));
+    LK_TRY(lk_alloc(&v->colls, b->n, sizeof *v->colls));
+    for (size_t i = 0; i < b->n; i++) {
         size_t at = i;
 
-        for (; at > 0 && v->colls[from[at - 1]].step.ready > v->colls[i].step.ready; at--)
+        for (; at > 0 && b->colls[from[at - 1]].step.ready > b->colls[i].step.ready; at--)
             from[at] = from[at - 1];
         from[at] = i;
     }
-    for (size_t i = 0; i < v->n; i++)
-        sorted[i] = v->colls[from[i]];
-    memcpy(v->colls, sorted, v->n * sizeof *sorted);
+    for (size_t i = 0; i < b->n; i++) {
+        v->steps[i] = b->colls[from[i]].step;
+        v->colls[i] = b->colls[from[i]].of;
+    }
+    v->n = b->n;
+    v->shapes_assumed = b->shapes_assumed;
 out:
     free(from);
-    free(sorted);
     return st;
 }
 
@@ -428,7 +435,6 @@ enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
     enum lk_status st = LK_OK;
     struct build b = {.job = j,
                       .config = c,
-                      .v = v,
                       .per_node = c->world_size / c->nodes,
                       .all = {c->world_size, c->nodes, 1}};
 
@@ -438,8 +444,9 @@ enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
     LK_TRY(add_scheme(&b));
     LK_TRY(add_sync_bn(&b));
     LK_TRY(add_used_map(&b));
-    LK_TRY(sort_by_ready(v));
+    LK_TRY(list(&b, v));
 out:
+    free(b.colls);
     free(b.tensors);
     free(b.ready);
     lk_bucket_plan_fini(&b.plan);
@@ -463,6 +470,7 @@ enum lk_status lk_volume_own_buckets(const struct lk_job *j, int *out)
 
 void lk_volume_fini(struct lk_volume *v)
 {
+    free(v->steps);
     free(v->colls);
     *v = (struct lk_volume){0};
 }

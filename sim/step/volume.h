@@ -40,18 +40,20 @@
 
 struct lk_config;
 
+/* How a collective travels, and what it takes beside. */
 struct lk_volume_coll {
-    struct lk_step_coll step; /* without its cost */
-    int ranks, nodes;         /* of one group */
-    int groups;               /* that use a node's network at once, this one included */
-    int period;               /* steps from one to the next, 1 or more */
-    double memory_bytes;      /* moved by a hook in the device's memory */
-    int matrices;             /* that a hook orthogonalises */
+    int ranks, nodes;    /* of one group */
+    int groups;          /* that use a node's network at once, this one included */
+    int period;          /* steps from one to the next, 1 or more */
+    double memory_bytes; /* moved by a hook in the device's memory */
+    int matrices;        /* that a hook orthogonalises */
 };
 
+/* The collectives of a step, n of each list, in the order of the stream. */
 struct lk_volume {
-    struct lk_volume_coll *colls; /* in the order of the stream */
-    size_t n, capacity;
+    struct lk_step_coll *steps; /* without costs; where nothing is charged for buckets */
+    struct lk_volume_coll *colls;
+    size_t n;
     bool shapes_assumed; /* PowerSGD took matrices as square whose rows the job does not give */
 };
 

@@ -69,7 +69,7 @@ START_TEST(a12_buckets_beyond_the_jobs_own_are_charged)
     ck_assert_int_eq(lk_volume_own_buckets(&w.job, &own), LK_OK);
     ck_assert_uint_le(v.n, 64);
     for (size_t i = 0; i < v.n; i++)
-        plain[i] = colls[i] = v.colls[i].step;
+        plain[i] = colls[i] = v.steps[i];
     n = lk_bucket_count(plain, v.n);
     bare = (struct lk_step_model){.ranks = 1,
                                   .nodes = 1,
@@ -84,8 +84,7 @@ START_TEST(a12_buckets_beyond_the_jobs_own_are_charged)
     ck_assert_double_eq_tol(more_s, expected, 1e-12);
     ck_assert_double_eq_tol(step_of(&m, colls) - before, expected, 1e-8);
     for (size_t i = 0; i < v.n; i++) {
-        double was = (v.colls[i].step.ready - 1) * backward_s,
-               is = (colls[i].ready - 1) * m.backward_s;
+        double was = (v.steps[i].ready - 1) * backward_s, is = (colls[i].ready - 1) * m.backward_s;
         double each = (m.backward_s - backward_s) / n;
 
         ck_assert_double_eq_tol(is, was + (double)(i + 1) * each, 1e-9);

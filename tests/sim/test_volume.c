@@ -63,8 +63,8 @@ static double sent(const struct fixture *f, const struct lk_config *c)
     for (size_t i = 0; i < v.n; i++) {
         const struct lk_volume_coll *k = &v.colls[i];
 
-        bytes += lk_coll_wire_bytes(k->step.coll, (double)k->step.bytes, k->ranks) *
-                 (k->step.every_micro_batch ? c->accumulation : 1) / k->period;
+        bytes += lk_coll_wire_bytes(v.steps[i].coll, (double)v.steps[i].bytes, k->ranks) *
+                 (v.steps[i].every_micro_batch ? c->accumulation : 1) / k->period;
     }
     lk_volume_fini(&v);
     return bytes;
@@ -154,8 +154,8 @@ START_TEST(powersgd_sends_factors)
     c.powersgd_rank = 4;
     ck_assert_double_eq_tol(sent(&f, &c), whole * (ROWS + COLUMNS) * 4 / (ROWS * COLUMNS), 1e-3);
     v = volume(&f, &c);
-    ck_assert_uint_eq(v.colls[0].step.bytes, (uint64_t)ROWS * 4 * 4);
-    ck_assert_uint_eq(v.colls[1].step.bytes, (uint64_t)COLUMNS * 4 * 4);
+    ck_assert_uint_eq(v.steps[0].bytes, (uint64_t)ROWS * 4 * 4);
+    ck_assert_uint_eq(v.steps[1].bytes, (uint64_t)COLUMNS * 4 * 4);
     ck_assert(!v.shapes_assumed);
     lk_volume_fini(&v);
     /* (n + m) r 2 < n m fails from r = 103 on. */
@@ -167,7 +167,7 @@ START_TEST(powersgd_sends_factors)
     f.tensors[TENSORS - 1].rows = f.tensors[TENSORS - 1].elems;
     c.powersgd_rank = 4;
     v = volume(&f, &c);
-    ck_assert_uint_eq(v.colls[0].step.bytes, (uint64_t)ROWS * COLUMNS * 4);
+    ck_assert_uint_eq(v.steps[0].bytes, (uint64_t)ROWS * COLUMNS * 4);
     lk_volume_fini(&v);
     f.tensors[0].rows = 0;
     v = volume(&f, &c);
@@ -193,8 +193,8 @@ START_TEST(what_the_job_adds)
     ck_assert_double_eq_tol(sent(&f, &c) - whole,
                             K * ((N - 1) * 201 * 4.0 + 2.0 * (N - 1) / N * 200 * 4), 1e-6);
     v = volume(&f, &c);
-    ck_assert_double_eq(v.colls[0].step.ready, 0.25);
-    ck_assert_double_eq(v.colls[0].step.need, 0.25);
+    ck_assert_double_eq(v.steps[0].ready, 0.25);
+    ck_assert_double_eq(v.steps[0].need, 0.25);
     lk_volume_fini(&v);
     c.sharding = LK_SHARDING_ASYNC;
     ck_assert_int_eq(lk_volume_init(&v, &f.job, &c), LK_EUSAGE);
@@ -226,9 +226,9 @@ START_TEST(no_scheme_waits_for_itself)
     for (size_t i = 0; i < v.n; i++) {
         const struct lk_volume_coll *x = &v.colls[i];
 
-        ck_assert_double_ge(x->step.need, x->step.ready);
-        ck_assert(i == 0 || x->step.ready >= x[-1].step.ready);
-        ck_assert(!x->step.every_micro_batch || x->step.need <= LK_STEP_OPTIMIZER);
+        ck_assert_double_ge(v.steps[i].need, v.steps[i].ready);
+        ck_assert(i == 0 || v.steps[i].ready >= v.steps[i - 1].ready);
+        ck_assert(!v.steps[i].every_micro_batch || v.steps[i].need <= LK_STEP_OPTIMIZER);
         ck_assert_int_eq(x->ranks % x->nodes, 0);
     }
     lk_volume_fini(&v);
@@ -260,7 +260,7 @@ START_TEST(groups_sit_where_they_should)
         v = volume(&f, &c);
         ck_assert_int_eq(v.colls[0].ranks, rows[i].size);
         ck_assert_int_eq(v.colls[0].nodes, rows[i].nodes);
-        while (v.colls[k].step.coll != LK_ALL_REDUCE)
+        while (v.steps[k].coll != LK_ALL_REDUCE)
             k++;
         ck_assert_int_eq(v.colls[k].ranks, rows[i].replicas);
         ck_assert_int_eq(v.colls[k].nodes, rows[i].replica_nodes);
