@@ -65,17 +65,6 @@ static const struct lk_option rows[] = {
 };
 /* clang-format on */
 
-static void make_request(const struct options *o, const struct axis_lists *l,
-                         struct lk_forecast_request *q)
-{
-    *q = (struct lk_forecast_request){.global_batch = o->global_batch,
-                                      .level = o->level,
-                                      .draws = (int)o->draws,
-                                      .seed = (uint64_t)o->seed,
-                                      .plan = &o->plan.request};
-    axis_lists_ask(l, q);
-}
-
 /* Tabulate what fits on the GPUs of all presets; NULL where none says its memory. */
 static enum lk_status device_table(const struct lk_job *job, const struct lk_forecast *f,
                                    struct lk_table **out)
@@ -105,6 +94,18 @@ static bool plan_asked(const struct plan_options *o)
 
     r.cost_factor = 0;
     return o->memory || memcmp(&r, &(struct lk_plan_request){0}, sizeof r) != 0;
+}
+
+static void make_request(const struct options *o, const struct axis_lists *l,
+                         struct lk_forecast_request *q)
+{
+    *q = (struct lk_forecast_request){
+        .global_batch = o->global_batch,
+        .level = o->level,
+        .draws = (int)o->draws,
+        .seed = (uint64_t)o->seed,
+        .plan = !o->table.file || plan_asked(&o->plan) ? &o->plan.request : NULL};
+    axis_lists_ask(l, q);
 }
 
 /* Fill the page. job is NULL for a forecast from throughputs alone, which has no losses. */
@@ -191,8 +192,6 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
                          : evidence_open_job(operands, 1, operands[1], &facts, &in));
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, NULL));
-    if (in.source.job && (!o->table.file || plan_asked(&o->plan)))
-        LK_TRY(lk_plan_forecast(&in.job, &in.cluster, &o->plan.request, NULL, &f));
     LK_TRY(forecast_write(&f, o->out, o->csv));
     if (o->trace)
         LK_TRY(lk_simulate_trace(&in.job, &in.cluster, &f.points[0].config, &sim, o->trace, NULL));

@@ -67,28 +67,9 @@ static void make_request(const struct options *o, const struct axis_lists *l,
                                       .draws = (int)o->draws,
                                       .seed = (uint64_t)o->seed,
                                       .compare = true,
-                                      .plan = &o->plan.request,
+                                      .plan = o->table.file ? NULL : &o->plan.request,
                                       .progress = show_progress};
     axis_lists_ask(l, q);
-}
-
-/* Add memory, cost and time to the target to every point, for the GPU of its scenario; a table of
- * throughputs does not tell them. */
-static enum lk_status plan(const struct options *o, const struct lk_evidence_source *source,
-                           const struct lk_gains *c, struct lk_forecast *f)
-{
-    enum lk_status st = LK_OK;
-    const struct lk_cluster **devices = NULL;
-
-    if (o->table.file)
-        return LK_OK;
-    LK_TRY(lk_alloc(&devices, f->n_points, sizeof *devices));
-    for (size_t i = 0; i < f->n_points; i++)
-        devices[i] = c->scenarios[i].change.gpu;
-    LK_TRY(lk_plan_forecast(source->job, source->cluster, &o->plan.request, devices, f));
-out:
-    free(devices);
-    return st;
 }
 
 static enum lk_status print(const struct options *o, const struct lk_evidence_source *source,
@@ -151,7 +132,6 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                : evidence_open_job(operands, 1, operands[1], &(struct machine_facts){0}, &in));
     lk_progress_begin(0, 1, "forecasting the grid");
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, &c));
-    LK_TRY(plan(o, &in.source, &c, &f));
     LK_TRY(forecast_write(&f, o->out, o->csv));
     LK_TRY(print(o, &in.source, &c, &f, page));
 out:

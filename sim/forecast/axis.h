@@ -137,7 +137,8 @@ struct lk_forecast_request {
     uint64_t seed;
     bool compare; /* with the current configuration, which joins the points of each count: `whatif`
                    */
-    const struct lk_plan_request *plan; /* borrowed; gives a GPU's memory. NULL: the cluster does */
+    const struct lk_plan_request *plan; /* borrowed: memory, cost and time to the target of each
+                                           point are planned. NULL: they are not */
     /* (optional) Called from time to time, with the scenarios predicted so far and in all. */
     void (*progress)(void *user, size_t done, size_t total);
     void *user;

@@ -148,20 +148,22 @@ static void add_effect(const struct lk_pipeline *w, const struct lk_grid_effect 
     out->n_effects++;
 }
 
-static enum lk_status compare(const struct lk_pipeline *w, struct lk_gains *out)
+/* Plans every point for the GPU of its machine; without a job nothing is planned. */
+static enum lk_status plan(const struct lk_pipeline *w)
 {
-    out->n_refused = w->n_refused;
-    LK_PASS(lk_alloc(&out->scenarios, w->n_points, sizeof *out->scenarios));
-    LK_PASS(lk_alloc(&out->effects, w->n_effects, sizeof *out->effects));
-    for (size_t i = 0; i < w->n_points; i++) {
-        const struct lk_item *item = &w->all.v[w->points[i].item];
+    enum lk_status st = LK_OK;
+    const struct lk_evidence_source *e = w->source;
+    const struct lk_cluster **devices = NULL;
 
-        out->scenarios[i] =
-            (struct lk_scenario){item->config, w->all.machines[item->machine].change};
-    }
-    for (size_t i = 0; i < w->n_effects; i++)
-        add_effect(w, &w->effects[i], out);
-    return LK_OK;
+    if (!w->request->plan || !e->job)
+        return LK_OK;
+    LK_TRY(lk_alloc(&devices, w->n_points, sizeof *devices));
+    for (size_t i = 0; i < w->n_points; i++)
+        devices[i] = w->all.machines[w->all.v[w->points[i].item].machine].change.gpu;
+    LK_TRY(lk_plan_forecast(e->job, e->cluster, w->request->plan, devices, w->out));
+out:
+    free(devices);
+    return st;
 }
 
 /* ---- The whole ---- */
@@ -216,9 +218,13 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
         LK_TRY(add_point(&w, &w.points[i]));
     if (request->compare)
         lk_mark_best(&w);
-    LK_TRY(compare(&w, &c));
+    c.n_refused = w.n_refused;
+    LK_TRY(lk_alloc(&c.effects, w.n_effects, sizeof *c.effects));
+    for (size_t i = 0; i < w.n_effects; i++)
+        add_effect(&w, &w.effects[i], &c);
     LK_TRY(lk_pipeline_tell(&w));
     LK_TRY(conclude(&w));
+    LK_TRY(plan(&w));
     *out = o;
     o = (struct lk_forecast){0};
     if (compared) {

@@ -50,9 +50,8 @@ struct lk_effect {
     struct lk_gain gain; /* without a verdict */
 };
 
-/* What stands behind the points of a request that compares. */
+/* What a request that compares has beside its points. */
 struct lk_gains {
-    struct lk_scenario *scenarios; /* of the points */
     struct lk_effect *effects;
     size_t n_effects;
     size_t n_refused; /* points of the grid that were left out */

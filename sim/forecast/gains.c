@@ -153,7 +153,6 @@ void lk_mark_best(struct lk_pipeline *w)
 
 void lk_gains_fini(struct lk_gains *c)
 {
-    free(c->scenarios);
     free(c->effects);
     *c = (struct lk_gains){0};
 }

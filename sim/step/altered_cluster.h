@@ -1,6 +1,11 @@
 /*
- * Make copies of a cluster and a job as they would be with another network, other nodes, another
- * GPU, or without the slowest ranks. Every forecast takes the copies like measured ones.
+ * Copies of a cluster and a job as they would be with another network, other nodes, another GPU, or
+ * without the slowest ranks. Every model takes the copies like measured ones.
+ *
+ * A change names what differs (struct lk_change); lk_altered_init makes the copies; the caller
+ * gives `job` and `cluster` of the result to a predictor, and ends all with lk_altered_fini.
+ *
+ *     struct lk_change change = {.bandwidth_Bps[LK_LINK_INTER] = {2, true}};    twice as fast
  *
  * Network: points measured between nodes (within nodes, for intra) are multiplied by the modelled
  * time on the new links over that on the old ones, so that the model's error stays. GPU: compute
@@ -23,7 +28,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A new value, in the unit of what it replaces, or a factor on the old one; value 0: unchanged. */
+/* A new value, in the unit of what it replaces, or a factor on the old one; value 0: unchanged (a
+ * factor of 1 changes nothing either). */
 struct lk_scaled {
     double value;
     bool is_factor;
@@ -37,8 +43,10 @@ struct lk_slowed {
 
 /* Changes to the copies; all zero changes nothing. The clusters are borrowed. */
 struct lk_change {
-    struct lk_scaled bandwidth_Bps[LK_LINK_COUNT], latency_s[LK_LINK_COUNT]; /* by enum lk_link */
-    int nodes_per_switch;                                                    /* 0: unchanged */
+    struct lk_scaled bandwidth_Bps[LK_LINK_COUNT]; /* by enum lk_link (facts/cluster.h): of a GPU
+                                                      inside its node, of a network card */
+    struct lk_scaled latency_s[LK_LINK_COUNT];     /* of a hop */
+    int nodes_per_switch;                          /* 0: unchanged */
     struct lk_scaled oversubscription;     /* of a leaf switch: downlink over uplink bandwidth */
     struct lk_scaled overlap_slowdown;     /* 1 + gamma_wire (sim/step/step.h) */
     int gpus_per_node;                     /* 0: unchanged; the number of a node's NICs stays */

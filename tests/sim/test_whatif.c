@@ -175,7 +175,7 @@ START_TEST(agrees_with_predict)
     for (size_t i = 0; i < w.forecast.n_points; i++) {
         struct lk_prediction one;
 
-        ck_assert_int_eq(lk_predictor_at(p, &w.gains.scenarios[i].config, &one), LK_OK);
+        ck_assert_int_eq(lk_predictor_at(p, &w.forecast.points[i].config, &one), LK_OK);
         ck_assert_msg(fabs(step(&w, i) / one.step_s - 1) < 0.005,
                       "%d GPUs, cap %llu, accumulation %d: what-if %.6g s, predict %.6g s",
                       one.config.world_size, (unsigned long long)one.config.cap_bytes,
