@@ -1,7 +1,8 @@
 /*
  * The answer of a forecast.
  *
- * Divisions: words / the best of those asked for / the best against now / notes / the whole.
+ * Divisions: words / what does not fit / the best of those asked for / the best against now / notes
+ * / the whole.
  */
 #include "sim/forecast/pipeline.h"
 
@@ -65,10 +66,41 @@ static void describe_gain(const struct lk_pipeline *w, const struct lk_gain *g, 
                  100 * (g->ratio - 1), 100 * (g->lo - 1), 100 * (g->hi - 1), verdict);
 }
 
+/* ---- What does not fit ---- */
+
+static bool is_too_large(const struct lk_pipeline *w, size_t point)
+{
+    return item_of(w, point)->too_large;
+}
+
+/* Notes a faster point that does not fit in memory, and the sharding that would make it fit. */
+static enum lk_status note_too_large(struct lk_pipeline *w, int world_size, size_t best)
+{
+    struct lk_forecast *f = w->out;
+    size_t n = w->n_points, large = lk_fastest(w, world_size, is_too_large, n);
+    const char *what = best < n ? "What is faster" : "The fastest";
+    const struct lk_item *i;
+    double device_bytes;
+    enum lk_sharding fits;
+    char words[256];
+
+    if (large == n ||
+        (best < n && f->points[large].throughput_per_s < f->points[best].throughput_per_s))
+        return LK_OK;
+    describe(w, large, words, sizeof words);
+    i = item_of(w, large);
+    device_bytes = lk_pipeline_device_bytes(w, i);
+    if (lk_memory_sharding_that_fits(w->source->job, &i->config, device_bytes, &fits))
+        return lk_forecast_warn(f, "%s at %d GPUs does not fit in memory: %s; with %s it would.",
+                                what, world_size, words, lk_sharding_name(fits));
+    return lk_forecast_warn(f, "%s at %d GPUs does not fit in memory, with no ZeRO stage: %s.",
+                            what, world_size, words);
+}
+
 /* ---- The best of those asked for ---- */
 
 /* Says, or notes, which configuration is the best at a count that has several, and by how much. */
-static enum lk_status tell_fastest(const struct lk_pipeline *w, int world_size, teller *tell)
+static enum lk_status tell_fastest(struct lk_pipeline *w, int world_size, teller *tell)
 {
     size_t n = w->n_points, best = lk_fastest(w, world_size, lk_may_be_best, n);
     size_t next = lk_fastest(w, world_size, lk_may_be_best, best);
@@ -76,6 +108,8 @@ static enum lk_status tell_fastest(const struct lk_pipeline *w, int world_size, 
     char words[LK_ANSWER_WORDS];
     double sure;
 
+    if (best < n)
+        LK_PASS(note_too_large(w, world_size, best));
     if (best == n || next == n)
         return LK_OK;
     sure = lk_certainty(w, item_of(w, best), item_of(w, next));
@@ -145,11 +179,6 @@ static bool is_best(const struct lk_pipeline *w, size_t point)
     return w->out->points[point].gain.verdict == LK_VERDICT_BEST;
 }
 
-static bool is_too_large(const struct lk_pipeline *w, size_t point)
-{
-    return item_of(w, point)->too_large;
-}
-
 static bool is_current(const struct lk_pipeline *w, size_t point)
 {
     return w->points[point].item == w->points[point].current;
@@ -165,30 +194,6 @@ static bool learns_the_same(const struct lk_pipeline *w, size_t point)
 
     return exact && lk_config_is_synchronous(c) && lk_may_be_best(w, point) &&
            lk_config_samples(c) == lk_config_samples(current);
-}
-
-/* Notes a faster point that does not fit in memory, and the sharding that would make it fit. */
-static enum lk_status note_too_large(struct lk_pipeline *w, int world_size, size_t best)
-{
-    struct lk_forecast *f = w->out;
-    size_t n = w->n_points, large = lk_fastest(w, world_size, is_too_large, n);
-    const char *what = best < n ? "What is faster" : "The fastest";
-    const struct lk_item *i;
-    double device_bytes;
-    enum lk_sharding fits;
-    char words[256];
-
-    if (large == n ||
-        (best < n && f->points[large].throughput_per_s < f->points[best].throughput_per_s))
-        return LK_OK;
-    describe(w, large, words, sizeof words);
-    i = item_of(w, large);
-    device_bytes = lk_pipeline_device_bytes(w, i);
-    if (lk_memory_sharding_that_fits(w->source->job, &i->config, device_bytes, &fits))
-        return lk_forecast_warn(f, "%s at %d GPUs does not fit in memory: %s; with %s it would.",
-                                what, world_size, words, lk_sharding_name(fits));
-    return lk_forecast_warn(f, "%s at %d GPUs does not fit in memory, with no ZeRO stage: %s.",
-                            what, world_size, words);
 }
 
 static enum lk_status tell_best_of(struct lk_pipeline *w, int world_size, size_t best, teller *tell)
