@@ -3,7 +3,6 @@
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/forecast.h"
 #include "sim/forecast/predictor.h"
-#include "sim/planning/plan.h"
 #include "sim/prior.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/sim_truth.h"
@@ -240,37 +239,6 @@ START_TEST(a_grid_names_its_best)
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
     ck_assert_uint_eq(f.n_points, 4);
     ck_assert_ptr_nonnull(forecast_says(&f, "Best of those asked for at 8 GPUs: local batch 16"));
-    lk_forecast_fini(&f);
-    sim_world_fini(&w);
-}
-END_TEST
-
-/* The fastest batch does not fit in memory: it is not the best, and the answer says why, as that of
- * a what-if does. */
-START_TEST(the_best_fits_in_memory)
-{
-    static const struct lk_axis_value world_sizes[] = {{.count = 8}},
-                                      batches[] = {{.count = 4, .text = "4"},
-                                                   {.count = 16, .text = "16"}};
-    const struct lk_plan_request plan = {.device_bytes = (uint64_t)10 << 30};
-    struct sim_world w;
-    struct lk_forecast f;
-    struct lk_forecast_request q = request(world_sizes, 1);
-
-    q.axes[LK_AXIS_LOCAL_BATCH].v = batches;
-    q.axes[LK_AXIS_LOCAL_BATCH].n = 2;
-    q.plan = &plan;
-    q.compare = _i;
-    sim_world_init(&w, 7, 2);
-    ck_assert_int_eq(lk_quantity_set(&w.job.memory_per_sample_bytes, 1e9, NAN, NAN, 0, "truth"),
-                     LK_OK);
-    ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
-    ck_assert_double_gt(f.points[1].throughput_per_s, f.points[0].throughput_per_s);
-    ck_assert_ptr_nonnull(
-        forecast_says(&f, _i ? "nothing asked for is faster" : "8 GPUs with local batch 4 reach"));
-    ck_assert_ptr_nonnull(
-        forecast_says(&f, "What is faster at 8 GPUs does not fit in memory, with no ZeRO stage: "
-                          "local batch 16"));
     lk_forecast_fini(&f);
     sim_world_fini(&w);
 }
@@ -605,7 +573,6 @@ SUITE(forecast, c)
     tcase_add_loop_test(c, losses_sum_to_the_step, 0, 4);
     tcase_add_test(c, the_interval_grows_with_the_reach);
     tcase_add_test(c, a_grid_names_its_best);
-    tcase_add_loop_test(c, the_best_fits_in_memory, 0, 2);
     tcase_add_test(c, a13_the_best_is_as_sure_as_the_model);
     tcase_add_test(c, a13_a_jump_is_one_test);
     tcase_add_test(c, a13_runs_deviate_apart);

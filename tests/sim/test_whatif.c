@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "sim/forecast/predictor.h"
+#include "sim/planning/plan.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
@@ -185,6 +186,33 @@ START_TEST(agrees_with_predict)
     }
     lk_predictor_destroy(p);
     sim_answer_fini(&w);
+    rig_fini(&r);
+}
+END_TEST
+
+/* The fastest batch does not fit in memory: it is not the best, of a forecast as of a what-if, and
+ * the answer says why. */
+START_TEST(the_best_fits_in_memory)
+{
+    const struct lk_plan_request plan = {.device_bytes = (uint64_t)10 << 30};
+    struct rig r;
+    struct lk_forecast f;
+
+    rig_init(&r);
+    axis(&r, LK_AXIS_GPUS, "8");
+    axis(&r, LK_AXIS_LOCAL_BATCH, "4,16");
+    r.q.plan = &plan;
+    r.q.compare = _i;
+    ck_assert_int_eq(lk_quantity_set(&r.job.memory_per_sample_bytes, 1e9, NAN, NAN, 0, "truth"),
+                     LK_OK);
+    ck_assert_int_eq(sim_predict(&r.job, &r.cluster, &r.q, &f), LK_OK);
+    ck_assert_double_gt(f.points[1].throughput_per_s, f.points[0].throughput_per_s);
+    ck_assert_ptr_nonnull(forecast_says(&f, _i ? "At 8 GPUs" : "8 GPUs with local batch 4 reach"));
+    ck_assert_ptr_null(forecast_says(&f, "Best at 8 GPUs: local batch 16"));
+    ck_assert_ptr_nonnull(
+        forecast_says(&f, "What is faster at 8 GPUs does not fit in memory, with no ZeRO stage: "
+                          "local batch 16"));
+    lk_forecast_fini(&f);
     rig_fini(&r);
 }
 END_TEST
@@ -378,6 +406,7 @@ Suite *lk_suite_whatif(void)
     tcase_add_loop_test(tc, more_of_it_is_never_slower, 0, (int)LK_COUNT(never_slower));
     tcase_add_test(tc, every_scheme_has_a_forecast);
     tcase_add_test(tc, verdicts);
+    tcase_add_loop_test(tc, the_best_fits_in_memory, 0, 2);
     tcase_add_test(tc, agrees_with_predict);
     tcase_add_test(tc, evidence_ends_with_the_runs);
     tcase_add_test(tc, a_global_batch_is_kept);
