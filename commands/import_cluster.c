@@ -8,6 +8,7 @@
 #include "facts/bounds.h"
 #include "profiler/import/bench_log.h"
 #include "profiler/import/format.h"
+#include "profiler/import/nccl_inspector.h"
 #include "sim/collective/alpha_beta_fit.h"
 
 #include <math.h>

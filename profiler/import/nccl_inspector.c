@@ -29,18 +29,6 @@ struct samples {
     size_t n, capacity, n_other;
 };
 
-/* The collectives that cluster files hold. Of some Inspector gives the size of one rank's part. */
-static const struct {
-    const char *name;
-    enum lk_coll coll;
-    bool parts;
-} collectives[] = {
-    {"AllReduce", LK_ALL_REDUCE, false},
-    {"ReduceScatter", LK_REDUCE_SCATTER, true},
-    {"AllGather", LK_ALL_GATHER, true},
-    {"Broadcast", LK_BROADCAST, false},
-};
-
 /* ---- Records ---- */
 
 /* The members that are read of an object, wherever they lie in it: versions nest them differently.
@@ -221,13 +209,10 @@ static enum lk_status check_rates(const struct reader *r, const struct sample *x
     return LK_OK;
 }
 
-/* Return the row of a collective's name; SIZE_MAX: no cluster file holds it. */
-static size_t collective_of(const struct reader *r)
+/* Return true if Inspector gives the size of one rank's part. */
+static bool is_of_parts(enum lk_coll c)
 {
-    for (size_t i = 0; i < LK_COUNT(collectives); i++)
-        if (lk_scan_is(&r->scan, &r->m.coll, collectives[i].name, strlen(collectives[i].name)))
-            return i;
-    return SIZE_MAX;
+    return c == LK_REDUCE_SCATTER || c == LK_ALL_GATHER;
 }
 
 /* Take a collective of a communicator that is known. Damaged ones are passed over. */
@@ -236,8 +221,10 @@ static enum lk_status take_collective(struct reader *r)
     static const int64_t SEQ_MAX = INT64_C(1) << 40, BYTES_MAX = INT64_C(1) << 50;
     struct samples *out = r->samples;
     const struct members *m = &r->m;
-    const size_t row = collective_of(r);
-    const int64_t parts = row != SIZE_MAX && collectives[row].parts && r->ranks > 0 ? r->ranks : 1;
+    enum lk_coll coll = LK_COLL_COUNT;
+    const bool is_modelled =
+        lk_coll_find(lk_scan_at(&r->scan, &m->coll), m->coll.n, &coll) && coll < LK_COLL_MODELLED;
+    const int64_t parts = is_modelled && is_of_parts(coll) && r->ranks > 0 ? r->ranks : 1;
     struct sample x = {.communicator = r->communicator,
                        .seq = (uint64_t)m->seq,
                        .seconds = 1e-9 * (double)m->time_ns,
@@ -249,11 +236,11 @@ static enum lk_status take_collective(struct reader *r)
     if (r->ranks < 2 || r->ranks > LK_RANKS_MAX || r->nodes > r->ranks || m->seq < 0 ||
         m->seq > SEQ_MAX || m->bytes <= 0 || m->bytes > BYTES_MAX / parts)
         return LK_OK;
-    if (row == SIZE_MAX) {
+    if (!is_modelled) {
         out->n_other++;
         return LK_OK;
     }
-    x.coll = collectives[row].coll;
+    x.coll = coll;
     x.bytes = (uint64_t)(m->bytes * parts);
     r->what->n_by_host += x.by_host;
     if (m->time_ns <= 0)
@@ -342,7 +329,7 @@ static enum lk_status add_folder(struct names *out, const char *folder)
         if (!lk_is_file(path))
             continue;
         LK_TRY(lk_format_of(path, &format));
-        if (format && format->collectives)
+        if (format && format->points)
             LK_TRY(add_name(out, path));
     }
     if (out->n == before)

@@ -38,6 +38,7 @@
 
 static const struct lk_bench_hints hints = {.coll = NULL};
 static bool timed;
+static struct lk_inspector recorded;
 
 READER(job, struct lk_job, lk_job_read(path, &x), lk_job_fini)
 READER(cluster, struct lk_cluster, lk_cluster_read(path, &x), lk_cluster_fini)
@@ -47,7 +48,7 @@ READER(gradients, struct lk_job, lk_gradients_read(path, LK_F32, &x, &timed), lk
 READER(throughput, struct lk_throughput_table, lk_throughput_read(path, &x), lk_throughput_fini)
 READER(nccl_tests, struct lk_bench, lk_bench_read_nccl_tests(path, &hints, &x), lk_bench_fini)
 READER(points, struct lk_bench, lk_bench_read_csv(path, &hints, &x), lk_bench_fini)
-READER(inspector, struct lk_bench, lk_nccl_inspector_read(&path, 1, &x), lk_bench_fini)
+READER(inspector, struct lk_bench, lk_nccl_inspector_read(&path, 1, &x, &recorded), lk_bench_fini)
 READER(training_log, struct lk_training_log, lk_training_log_read(path, &x), lk_training_log_fini)
 READER(run_set, struct lk_run_set, lk_run_set_read(&path, 1, &x), lk_run_set_fini)
 READER(sizes, struct lk_events, lk_torch_et_read(path, NULL, &x), lk_events_fini)
