@@ -8,11 +8,14 @@ the tokens of its counted steps over the time from the end of the warm-up to the
 step, as the host's clock has it and with the device synchronised at both: `counted_s` of our
 result.json, and the same of PyTorch's loop, whose tokens lie on the device beforehand. What comes
 between steps counts on both sides. A ratio is ours over theirs, block for block of a round; its
-interval is Student's over rounds.
+interval is Student's over rounds, from three on.
 
 A variant whose losses of the first steps do not agree within --agree, relative, gets no ratio.
-Exit 0, 1 (no ratio at all, or a run of ours failed), 77 (no PyTorch, or it has no such device, or
-nothing of it ran, or on the CPU it runs on the reference BLAS).
+The file of --json is written after every block, so that a kill leaves what was done; until the last
+it says what is missing ("incomplete"). No round begins that would not end within --limit seconds,
+and a block that has not ended by then is cut off.
+Exit 0, 1 (no ratio at all, or a run of ours failed), 75 (the limit came before a ratio), 77 (no
+PyTorch, or it has no such device, or nothing of it ran, or on the CPU it runs on the reference BLAS).
 
     bench/gpu_torch.py --device cuda --dtype bfloat16 --json FILE
     bench/gpu_torch.py --device cpu --dtype float32 --model gpt-nano --theirs float32 --rounds 1
@@ -23,6 +26,7 @@ import glob
 import json
 import math
 import os
+import select
 import statistics
 import subprocess
 import sys
@@ -40,17 +44,8 @@ MODELS = {  # of runtime/model/model.c
 }
 SAMPLES = 65536
 BEGAN = time.monotonic()
-
-
-CHECK = """
-import sys
-try:
-    import torch
-except Exception as e:
-    sys.exit(f"no PyTorch: {e}")
-if sys.argv[1] != "cpu" and not torch.cuda.is_available():
-    sys.exit(f"PyTorch {torch.__version__}, built for CUDA {torch.version.cuda}, sees no GPU")
-"""
+KILL_S = 5  # a killed process that is still there then is left alone
+TOO_LATE = 75
 
 
 class Failed(Exception):
@@ -59,6 +54,10 @@ class Failed(Exception):
 
 class Skipped(Exception):
     pass
+
+
+class Late(Exception):
+    """--limit seconds have passed."""
 
 
 def say(text):
@@ -79,9 +78,36 @@ def parse():
     a.add_argument("--agree", type=float, default=1e-2, help="largest relative difference of losses")
     a.add_argument("--learning-rate", type=float, default=1e-4)
     a.add_argument("--weight-decay", type=float, default=0.1)
-    a.add_argument("--limit", type=float, default=1e9, help="seconds after which no round begins")
+    a.add_argument("--limit", type=float, default=1e9, help="seconds that this may take")
     a.add_argument("--json", help="write the figures here")
     return a.parse_args()
+
+
+# ---- Processes, which end by the limit ----
+
+
+def left_s(a):
+    return max(a.limit - (time.monotonic() - BEGAN), 0)
+
+
+def end(process):
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout=KILL_S)
+
+
+def call(a, command):
+    """Run a command; return its exit code and what it said on standard error."""
+    with tempfile.TemporaryFile("w+") as said:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        try:
+            code = process.wait(timeout=left_s(a))
+        except subprocess.TimeoutExpired:
+            raise Late from None
+        finally:
+            end(process)
+        said.seek(0)
+        return code, said.read()
 
 
 # ---- One block of steps ----
@@ -97,25 +123,37 @@ class Theirs:
         command += ["--samples", str(SAMPLES), "--local-batch", str(a.local_batch)]
         command += ["--learning-rate", str(a.learning_rate), "--weight-decay", str(a.weight_decay)]
         command += ["--threads", "1"] if a.device == "cpu" else []
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.about = self.answer()
+        self.a, self.got = a, b""
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        with contextlib.suppress(BrokenPipeError, subprocess.TimeoutExpired):
+            self.process.stdin.close()
+            self.process.wait(timeout=min(left_s(self.a), KILL_S))
+        end(self.process)
 
     def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise Failed(f"PyTorch's process ended with {self.process.wait()}")
+        """Return what its next line says."""
+        out = self.process.stdout.fileno()
+        while b"\n" not in self.got:
+            if not select.select([out], [], [], left_s(self.a))[0]:
+                raise Late
+            more = os.read(out, 1 << 16)
+            if not more:
+                raise Failed(f"PyTorch's process ended with {self.process.wait(timeout=KILL_S)}")
+            self.got += more
+        line, _, self.got = self.got.partition(b"\n")
         return json.loads(line)
 
-    def block(self, a, variant):
-        asked = {"variant": variant, "warmup": a.warmup, "steps": a.steps}
+    def block(self, variant):
+        asked = {"variant": variant, "warmup": self.a.warmup, "steps": self.a.steps}
         with contextlib.suppress(BrokenPipeError):  # the answer says that it ended
-            print(json.dumps(asked), file=self.process.stdin, flush=True)
+            self.process.stdin.write(json.dumps(asked).encode() + b"\n")
+            self.process.stdin.flush()
         return self.answer()
-
-    def end(self):
-        with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()
-        self.process.wait()
 
 
 def run(a, out, *more):
@@ -127,9 +165,9 @@ def run(a, out, *more):
         command += ["--dtype", a.dtype]
     command += ["--samples", str(SAMPLES), "--no-shuffle", "--local-batch", str(a.local_batch), "--no-trace"]
     command += ["--learning-rate", str(a.learning_rate), "--weight-decay", str(a.weight_decay), "--out", out]
-    done = subprocess.run(command + list(more), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        raise Failed(f"lockstep run ended with {done.returncode}: {' '.join(done.stderr[-600:].split())}")
+    code, said = call(a, command + list(more))
+    if code:
+        raise Failed(f"lockstep run ended with {code}: {' '.join(said[-600:].split())}")
     with open(glob.glob(os.path.join(out, "*", "result.json"))[0]) as f:
         return json.load(f)
 
@@ -145,28 +183,45 @@ def ours(a, out, weights, options):
 # ---- All blocks ----
 
 
-def measure(a, folder, weights, theirs):
-    """{variant: [block of every round]}; a variant that fails is left out, with its error."""
-    mine = {"ours": []}
-    mine.update({f"ours {more}": more.split(",") for more in a.ours.split()})
-    names = list(mine) + a.theirs.split(",")
-    blocks, errors, took = {name: [] for name in names}, {}, {}
-    for round_ in range(a.rounds):
+class Blocks:
+    """The blocks of all variants, round by round; a variant that fails is left out from then on, with its error."""
+
+    def __init__(self, a):
+        self.mine = {"ours": []}
+        self.mine.update({f"ours {more}": more.split(",") for more in a.ours.split()})
+        self.theirs = a.theirs.split(",")
+        self.of = {name: [] for name in [*self.mine, *self.theirs]}
+        self.errors, self.took = {}, {}
+        self.missing = "no block has ended"  # to the end of the comparison, or None
+
+    def names(self):
+        return [name for name in self.of if name not in self.errors]
+
+    def add(self, name, block, seconds):
         # A first block compiles or loads; the shortest of a variant says what the next one takes.
-        if round_ and time.monotonic() - BEGAN + sum(took[name] for name in names) > a.limit:
+        self.took[name] = min(self.took.get(name, 1e9), seconds)
+        if "error" in block:
+            self.errors[name] = block["error"]
+        else:
+            self.of[name].append(block)
+
+
+def measure(a, folder, weights, theirs, blocks, write):
+    """Add all blocks and write what there is after each."""
+    for round_ in range(a.rounds):
+        names = blocks.names()
+        if round_ and left_s(a) < sum(blocks.took[name] for name in names):
             say(f"{round_} of {a.rounds} rounds in {a.limit:.0f} s")
             break
         for name in names if round_ % 2 == 0 else names[::-1]:
-            start, out = time.monotonic(), os.path.join(folder, f"{names.index(name)}-{round_}")
-            block = ours(a, out, weights, mine[name]) if name in mine else theirs.block(a, name)
+            blocks.missing = f"round {round_ + 1} of {a.rounds}, {name}: not ended"
+            write()
+            start, out = time.monotonic(), os.path.join(folder, f"{list(blocks.of).index(name)}-{round_}")
+            block = ours(a, out, weights, blocks.mine[name]) if name in blocks.mine else theirs.block(name)
             if name == "ours" and "error" in block:
                 raise Failed(block["error"])
-            blocks[name].append(block)
-            took[name] = min(took.get(name, 1e9), time.monotonic() - start)
-            if "error" in block:
-                errors[name] = block["error"]
-        names = [name for name in names if name not in errors]
-    return {name: blocks[name] for name in names}, errors
+            blocks.add(name, block, time.monotonic() - start)
+    blocks.missing = None
 
 
 # Student's t, two-sided 95 %, by degrees of freedom: few rounds are few, which a bootstrap would not say.
@@ -174,16 +229,17 @@ T95 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.
 
 
 def interval(values):
-    """Mean and its 95 % interval; none of a single value."""
+    """Mean and its 95 % interval; none of one or two values, whose interval says nothing (two: 9 standard deviations)."""
     n, mean = len(values), statistics.fmean(values)
-    if n < 2:
+    if n < 3:
         return {"value": mean, "lo": None, "hi": None, "n": n}
     half = T95[min(n - 1, len(T95)) - 1] * statistics.stdev(values) / math.sqrt(n)
     return {"value": mean, "lo": mean - half, "hi": mean + half, "n": n}
 
 
 def spread(v, form):
-    return f"{form % v['lo']} to {form % v['hi']}" if v["n"] > 1 else "one round"
+    """Return an interval in words."""
+    return f"{form % v['lo']} to {form % v['hi']}" if v["lo"] is not None else f"{v['n']} round{'s' if v['n'] > 1 else ''}, no interval"
 
 
 def worst_difference(a, x, y):
@@ -191,24 +247,28 @@ def worst_difference(a, x, y):
     return max(abs(p - q) / abs(q) if p == p and q == q else float("inf") for p, q in pairs)
 
 
-def sum_up(a, blocks, errors, about):
-    """The figures. A variant whose losses are others than ours gets no ratio; the first of PyTorch's is ours' measure."""
+def sum_up(a, blocks, about):
+    """The figures, or None as long as one side has none. A variant whose losses are others than ours gets no ratio; the
+    first of PyTorch's is ours' measure. A ratio is of blocks of the same round."""
     tokens = a.steps * a.local_batch * MODELS[a.model][3]
-    speed = {name: [tokens / b["seconds"] for b in list_] for name, list_ in blocks.items()}
-    their_names = [name for name in blocks if not name.startswith("ours")]
+    names, errors = [name for name in blocks.names() if blocks.of[name]], dict(blocks.errors)
+    their_names = [name for name in names if name in blocks.theirs]
+    if not their_names or "ours" not in names:
+        return None
+    speed = {name: [tokens / b["seconds"] for b in blocks.of[name]] for name in names}
     result = {"model": a.model, "device": a.device, "dtype": a.dtype, "local_batch": a.local_batch,
               "context": MODELS[a.model][3], "warmup": a.warmup, "steps": a.steps, **about,
-              "ours": sides.our_text(a.lockstep),
               "losses": {"bound": a.agree, "steps": min(a.agree_steps, a.warmup + a.steps), "difference": {}},
+              "incomplete": blocks.missing,
               "tokens_per_s": {name: interval(values) for name, values in speed.items()},
               "ratio": {}, "errors": errors}
-    for name in blocks:
-        reference = blocks["ours"] if name in their_names else blocks[their_names[0]]
-        worst = max(worst_difference(a, x, y) for x, y in zip(blocks[name], reference))
+    for name in names:
+        reference = blocks.of["ours" if name in their_names else their_names[0]]
+        worst = max(worst_difference(a, x, y) for x, y in zip(blocks.of[name], reference))
         result["losses"]["difference"][name] = worst
         if not worst <= a.agree:
             errors[name] = f"losses differ by {worst:.1e}, more than {a.agree:g}: no ratio"
-    for mine in (name for name in blocks if name not in their_names and name not in errors):
+    for mine in (name for name in names if name not in their_names and name not in errors):
         for name in (name for name in their_names if name not in errors):
             ratios = [x / y for x, y in zip(speed[mine], speed[name])]
             result["ratio"][f"{mine} / {name}"] = interval(ratios)
@@ -225,44 +285,57 @@ def show(result):
         print(f"{name:24s} {v['value']:12.0f}  {spread(v, '%.0f'):>25s}  {difference:.1e}")
     for name, error in result["errors"].items():
         print(f"{name:24s} failed: {error}")
+    if result["incomplete"]:
+        print(f"incomplete: {result['incomplete']}")
     for name, v in result["ratio"].items():
-        print(f"ratio {name}: {v['value']:.3f}, 95 % {spread(v, '%.3f')}, {v['n']} rounds")
+        print(f"ratio {name}: {v['value']:.3f} ({spread(v, '%.3f')})" if v["lo"] is None else
+              f"ratio {name}: {v['value']:.3f}, 95 % {spread(v, '%.3f')}, {v['n']} rounds")
+
+
+def write(a, result):
+    if a.json and result:
+        with open(a.json + ".new", "w") as f:
+            json.dump(result, f, indent=2)
+            f.write("\n")
+        os.replace(a.json + ".new", a.json)
 
 
 def compare(a, folder):
-    weights = os.path.join(folder, "weights")
-    run(a, os.path.join(folder, "export"), "--steps", "1", "--warmup", "0", "--export", weights)
-    theirs = Theirs(a, weights)
-    try:
-        if a.device == "cpu" and sides.why_no_ratio(theirs.about):
-            raise Skipped(sides.why_no_ratio(theirs.about))
-        blocks, errors = measure(a, folder, weights, theirs)
-    finally:
-        theirs.end()
-    if not any(name in blocks for name in a.theirs.split(",")):
-        raise Skipped(f"none of PyTorch's variants ran: {errors}")
-    result = sum_up(a, blocks, errors, theirs.about)
+    weights, blocks, result, late = os.path.join(folder, "weights"), Blocks(a), None, False
+    with Theirs(a, weights) as theirs:  # it imports PyTorch while our run writes the weights
+        run(a, os.path.join(folder, "export"), "--steps", "1", "--warmup", "0", "--export", weights)
+        about = {**theirs.answer(), "ours": sides.our_text(a.lockstep)}
+        if "missing" in about:
+            raise Skipped(f"{a.python}: {about['missing']}")
+        if a.device == "cpu" and sides.why_no_ratio(about):
+            raise Skipped(sides.why_no_ratio(about))
+        try:
+            measure(a, folder, weights, theirs, blocks, lambda: write(a, sum_up(a, blocks, about)))
+        except Late:
+            late = True
+        finally:
+            result = sum_up(a, blocks, about)
+            write(a, result)
+    if not result and late:
+        raise Late(blocks.missing)
+    if not result:
+        raise Skipped(f"none of PyTorch's variants ran: {blocks.errors}")
     show(result)
-    if a.json:
-        with open(a.json, "w") as f:
-            json.dump(result, f, indent=2)
-            f.write("\n")
     if not result["ratio"]:
-        raise Failed(f"no ratio: {errors}")
+        raise Failed(f"no ratio: {result['errors']}")
 
 
 def main():
     a = parse()
-    done = subprocess.run([a.python, "-c", CHECK, a.device], stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        say(f"skipped: {a.python}: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
-        return 77
     try:
         with tempfile.TemporaryDirectory() as folder:
             compare(a, folder)
     except Skipped as e:
         say(f"skipped: {e}")
         return 77
+    except Late as e:
+        say(f"no ratio within {a.limit:.0f} s{': ' if str(e) else ''}{e}")
+        return TOO_LATE
     except Failed as e:
         say(str(e))
         return 1

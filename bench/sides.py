@@ -80,7 +80,7 @@ def torch_text(side):
 
 
 def our_text(lockstep, threads=1):
-    lines = subprocess.run([lockstep, "--version"], check=True, capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run([lockstep, "--version"], check=True, capture_output=True, text=True, timeout=60).stdout.splitlines()
     math = next((line[len("math: "):] for line in lines if line.startswith("math: ")), "unknown BLAS")
     return f"ours: {lines[0]}: {math}, {threads} thread{'s' if threads != 1 else ''} a rank"
 

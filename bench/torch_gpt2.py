@@ -9,11 +9,13 @@ after block: it reads one line of JSON a block on standard input,
 
 and answers with one line: {"loss": [of every step], "seconds": from the end of the warm-up to the
 end of the last step}, or {"error": text}.
-Every block starts from the weights of the file and sample 0. Tokens lie on the device before the
+Its first line says what it computes with, or what is missing. Every block starts from the weights of
+the file, which may be written meanwhile, and sample 0. Tokens lie on the device before the
 clock starts, and no loss is read before it stops. A variant is a way of the table below, with
 any of these behind it: "+ddp" (DistributedDataParallel of one rank), "+compile" (torch.compile),
-"+pad" (the vocabulary padded to a multiple of 64, as stored logits are in ours, and the logits of
-no word sliced off: cuBLAS is slow for odd sizes) and "+cudnn" (attention by cuDNN alone).
+"+pad" (the vocabulary padded to a multiple of 64, as stored logits are in ours, since cuBLAS is slow
+for odd sizes; a bias takes the words that are none out of the softmax, so that the loss is the same
+without a copy of the logits) and "+cudnn" (attention by cuDNN alone).
 """
 import argparse
 import contextlib
@@ -22,10 +24,15 @@ import math
 import sys
 import time
 
-import torch
-import torch.distributed as dist
-import torch.nn.functional as F
-from torch import nn
+try:
+    import torch
+    import torch.distributed as dist
+    import torch.nn.functional as F
+    from torch import nn
+except Exception as e:
+    if __name__ != "__main__":
+        raise
+    sys.exit(print(json.dumps({"missing": f"no PyTorch: {e}"})))
 
 from sides import torch_side
 
@@ -73,11 +80,13 @@ class Block(nn.Module):
 class GPT(nn.Module):
     def __init__(self, layers, heads, channels, context, vocab, pad=1):
         super().__init__()
-        self.vocab = vocab
-        self.wte = nn.Embedding(-(-vocab // pad) * pad, channels)
+        padded = -(-vocab // pad) * pad
+        self.wte = nn.Embedding(padded, channels)
         self.wpe = nn.Embedding(context, channels)
         self.h = nn.ModuleList(Block(channels, heads) for _ in range(layers))
         self.ln_f = nn.LayerNorm(channels)
+        # -inf for the words that are none. Neither parameter nor buffer: it is no part of the model.
+        self.no_word = torch.zeros(padded).index_fill_(0, torch.arange(vocab, padded), -math.inf) if padded > vocab else None
         # For PyTorch before 2.0, which has no fused attention. No buffer: gloo cannot broadcast bool.
         self.mask = None if FUSED_ATTENTION else torch.triu(torch.ones(context, context, dtype=torch.bool), 1)
 
@@ -86,8 +95,8 @@ class GPT(nn.Module):
         x = self.wte(inputs) + self.wpe(torch.arange(inputs.shape[1], device=inputs.device))
         for block in self.h:
             x = block(x, mask)
-        logits = F.linear(self.ln_f(x), self.wte.weight)[..., : self.vocab]
-        return F.cross_entropy(logits.reshape(-1, self.vocab).float(), targets.reshape(-1))
+        logits = F.linear(self.ln_f(x), self.wte.weight, self.no_word)
+        return F.cross_entropy(logits.view(-1, logits.shape[2]), targets.reshape(-1))
 
 
 def load_weights(model, path):
@@ -202,6 +211,8 @@ class Trainer:
                 raise ValueError(f"{variant}: no such way")
             pad = 64 if "pad" in extras else 1
             bare = GPT(a.layers, a.heads, a.channels, a.context, a.vocab, pad).to(self.device, WAYS[way][0])
+            if bare.no_word is not None:
+                bare.no_word = bare.no_word.to(self.device, WAYS[way][0])
             call = bare
             if "ddp" in extras:
                 if not dist.is_initialized():
@@ -264,6 +275,9 @@ def main():
     a = a.parse_args()
     if a.threads:
         torch.set_num_threads(a.threads)
+    if a.device != "cpu" and not torch.cuda.is_available():
+        missing = f"PyTorch {torch.__version__}, built for CUDA {torch.version.cuda}, sees no GPU"
+        sys.exit(print(json.dumps({"missing": missing})))
     trainer = Trainer(a)
     about = {**torch_side(), "fused_attention": FUSED_ATTENTION, "compile": hasattr(torch, "compile")}
     print(json.dumps(about), flush=True)

@@ -402,7 +402,8 @@ struct lk_cast_from_wire_args {
     enum lk_dtype dtype;
 };
 
-/* An op that computes nothing; a timed device waits this long. For replayed jobs and probes. */
+/* An op that computes nothing; a timed device waits this long. For replayed jobs and probes. 0
+ * launches nothing, like a size of 0; anything above is a kernel on cuda, if a short one. */
 struct lk_wait_args {
     double seconds;
 };

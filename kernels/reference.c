@@ -34,14 +34,12 @@ void lk_matmul_backward_input_ref(const void *args)
     double *din = a->din;
     size_t stride = lk_op_stride(a->stride, a->outputs);
 
+    if (!a->accumulate)
+        memset(din, 0, a->rows * a->inputs * sizeof *din);
     for (size_t r = 0; r < a->rows; r++)
-        for (size_t i = 0; i < a->inputs; i++) {
-            double sum = a->accumulate ? din[r * a->inputs + i] : 0;
-
-            for (size_t o = 0; o < a->outputs; o++)
-                sum += dout[r * stride + o] * weight[o * a->inputs + i];
-            din[r * a->inputs + i] = sum;
-        }
+        for (size_t o = 0; o < a->outputs; o++)
+            for (size_t i = 0; i < a->inputs; i++)
+                din[r * a->inputs + i] += dout[r * stride + o] * weight[o * a->inputs + i];
     if (a->gelu_in)
         lk_gelu_backward_ref(&(struct lk_gelu_backward_args){.din = din,
                                                              .dbias = a->dbias,
@@ -59,21 +57,18 @@ void lk_matmul_backward_weight_ref(const void *args)
     double *dweight = a->dweight, *dbias = a->dbias;
     size_t stride = lk_op_stride(a->stride, a->outputs);
 
+    if (!a->accumulate)
+        memset(dweight, 0, a->outputs * a->inputs * sizeof *dweight);
     for (size_t o = 0; o < a->outputs; o++) {
-        for (size_t i = 0; i < a->inputs; i++) {
-            double sum = a->accumulate ? dweight[o * a->inputs + i] : 0;
+        double sum = dbias && a->accumulate ? dbias[o] : 0;
 
-            for (size_t r = 0; r < a->rows; r++)
-                sum += dout[r * stride + o] * in[r * a->inputs + i];
-            dweight[o * a->inputs + i] = sum;
+        for (size_t r = 0; r < a->rows; r++) {
+            for (size_t i = 0; i < a->inputs; i++)
+                dweight[o * a->inputs + i] += dout[r * stride + o] * in[r * a->inputs + i];
+            sum += dout[r * stride + o];
         }
-        if (dbias) {
-            double sum = a->accumulate ? dbias[o] : 0;
-
-            for (size_t r = 0; r < a->rows; r++)
-                sum += dout[r * stride + o];
+        if (dbias)
             dbias[o] = sum;
-        }
     }
 }
 

@@ -5,6 +5,10 @@
 
 Independent of lockstep: nothing here knows its "lockstep" object or its "lk_" keys. One liberty is
 granted: pid may be a rank instead of a device number, so that several ranks fit into one file.
+
+Also what two analyses of HTA need (HolisticTraceAnalysis, breakdown_analysis.py and communication_analysis.py, read, not
+run): get_temporal_breakdown tells communication, memory and computation by the names of kernels, and asserts that the
+time of all kernels is no less than that of computation; get_comm_comp_overlap divides by the time of communication.
 """
 
 import gzip
@@ -26,6 +30,10 @@ METADATA = {"process_name": ("name", str), "process_labels": ("labels", str),
 DTYPES = {"Float", "Half", "BFloat16", "Byte", "Int", "Long", "Double"}
 COLLECTIVE = {"Collective name": str, "In msg nelems": int, "Out msg nelems": int,
               "Group size": int, "dtype": str}
+# How HTA sorts kernels by name: the first that matches; what is left is computation, but for NEITHER.
+COMMUNICATION = re.compile(r"nccl|hip|hccl|.*ncclKernel")
+MEMORY = re.compile(r"(hip)?Mem(cpy|set)|dma")
+NEITHER = re.compile(r".*(Memcpy|Memset|dma|Sync|cuda.*LaunchKernel)|Stream Wait Event|runFunction|job_exe")
 TIME = re.compile(r"-?(0|[1-9][0-9]*)\.[0-9]{3}\Z")
 
 
@@ -72,6 +80,23 @@ def nanoseconds(v, where):
     """Microseconds with exactly three decimals, as integer ns."""
     require(isinstance(v, Decimal) and TIME.match(v), where, "%r has not three decimals" % (v,))
     return int(v.replace(".", ""))
+
+
+def sort_of(name):
+    return ("communication" if COMMUNICATION.match(name) else "memory" if MEMORY.match(name) else
+            "nothing that HTA counts" if NEITHER.match(name) else "computation")
+
+
+def union(spans):
+    """The time that spans cover, by HTA's rule. A span may end before it starts, where times were rounded."""
+    total, start, end, last = 0, None, None, None
+    for a, b in sorted(spans):
+        if last is None or a > last:
+            total += end - start if last is not None else 0
+            start, end, last = a, b, b if last is None else max(last, b)
+        else:
+            end, last = max(end, b), max(last, b)
+    return total + (end - start if last is not None else 0)
 
 
 def check_header(t):
@@ -156,6 +181,8 @@ class Checker:
         self.processes = set()
         self.used = set()
         self.annotated, self.moving = {}, {}  # by pid and size: collectives that only annotate; their kernels
+        self.work = {}  # by pid: start, end and sort of what runs on its device
+        self.joint = {}  # by pid: the largest group of its collectives
 
     def event(self, e, where):
         check_common(e, where)
@@ -185,12 +212,11 @@ class Checker:
             require(args["stream"] == e["tid"], where, "args.stream is not tid")
             require(args["correlation"] not in self.launched, where, "correlation twice")
             self.launched[args["correlation"]] = (e["pid"], where)
-            if e["cat"] == "kernel":
-                check_collective(args, where)
-                if not e["name"].startswith("nccl:"):  # that is a collective itself
-                    self.count(self.moving, e["pid"], args)
+            self.device_work(e, ts, ts + dur, where)
         if e["cat"] == "gpu_user_annotation":
+            require("stream" not in args, where, "args.stream, by which HTA takes it for a kernel")
             self.count(self.annotated, e["pid"], args)
+        self.joint[e["pid"]] = max(self.joint.get(e["pid"], 0), args.get("Group size", 0))
         if e["cat"] in LAUNCHERS and "correlation" in args:
             require(is_int(args["correlation"]), where, "args.correlation")
             require(args["correlation"] not in self.launches, where, "two launches, one correlation")
@@ -200,6 +226,27 @@ class Checker:
             steps = self.steps.setdefault(e["pid"], {})
             require(int(match.group(1)) not in steps, where, "%s twice" % e["name"])
             steps[int(match.group(1))] = (ts, ts + dur)
+
+    def device_work(self, e, start, end, where):
+        args, sort = e.get("args", {}), sort_of(e["name"])
+        self.work.setdefault(e["pid"], []).append((start, end, sort))
+        if e["cat"] != "kernel":
+            require(sort == "memory", where, "%s '%s' is %s" % (e["cat"], e["name"], sort))
+            return
+        check_collective(args, where)
+        require(sort == ("communication" if "Collective name" in args else sort) and
+                sort in ("communication", "computation"), where, "kernel '%s' is %s" % (e["name"], sort))
+        if not e["name"].startswith("nccl:"):  # that is a collective itself
+            self.count(self.moving, e["pid"], args)
+
+    def breakdown(self, pid, work):
+        """HTA takes times in whole microseconds, rounded inwards."""
+        def covered(sort):
+            return union((-(-a // 1000), b // 1000) for a, b, s in work if sort in (s, None))
+        if self.joint.get(pid, 0) > 1:
+            require(covered("communication") > 0, "pid %s" % pid, "no time of communication")
+            require(covered(None) >= covered("computation"), "pid %s" % pid,
+                    "less time of all kernels than of computation")
 
     def finish(self):
         for correlation, (pid, where) in self.launched.items():
@@ -213,6 +260,8 @@ class Checker:
                 require(a[1] <= b[0], "pid %s" % pid, "steps overlap")
         for track, spans in self.tracks.items():
             self.nested(track, spans)
+        for pid, work in self.work.items():
+            self.breakdown(pid, work)
         for key, n in self.annotated.items():  # HTA and TraceLens add up kernels alone
             require(self.moving.get(key, 0) >= n, "pid %s" % key[0], "collectives without a kernel")
 

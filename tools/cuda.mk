@@ -10,7 +10,7 @@ ifneq ($(WERROR),0)
 SHIM_CXX += -Werror
 endif
 SHIM_CU   := $(wildcard kernels/*.cu tests/cuda_shim/*.cu)
-SHIM_BASE := $(patsubst %,$(BUILD)/shim/%.o,tests/cuda_shim/shim.cc tests/cuda_shim/shadow.cc) \
+SHIM_BASE := $(patsubst %,$(BUILD)/shim/%.o,tests/cuda_shim/count.cc tests/cuda_shim/shadow.cc tests/cuda_shim/shim.cc) \
              $(BUILD)/tests/cuda_shim/main.o $(BUILD)/tests/cuda_shim/blas.o
 CASE_OBJ  := $(patsubst %,$(BUILD)/tests/cuda/%.o,buffers case_fused case_optimizers cases)
 
@@ -38,13 +38,14 @@ $(BUILD)/tests/cuda/suites.inc: $(GPU_SUITES)
 	$(Q)mkdir -p $(@D)
 	$(Q)for f in $(patsubst tests/cuda/suite_%.c,%,$(GPU_SUITES)); do echo "X($$f)"; done > $@
 $(BUILD)/tests/cuda/gpu.o: $(BUILD)/tests/cuda/suites.inc
-$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(BUILD)/tests/cuda/gpu_machine.o $(GPU_SUITES:%.c=$(BUILD)/%.o) $(BUILD)/tests/rigs/kept_spans.o $(BUILD)/tests/rigs/nccl_cases.o $(CASE_OBJ) $(LIBS) $(BUILD)/probe.mk
+GPU_OBJ := $(patsubst %,$(BUILD)/tests/%.o,cuda/gpu cuda/gpu_machine rigs/kept_spans rigs/nccl_cases) $(GPU_SUITES:%.c=$(BUILD)/%.o) $(CASE_OBJ)
+$(BUILD)/test_gpu: $(GPU_OBJ) $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 
 ifeq ($(PROBE_SHIM)$(SAN),yes)
 test-bin: $(BUILD)/cuda_shim_races $(BUILD)/cuda_shim_bounds
-$(patsubst %,$(BUILD)/tests/kernels/test_shim_%.o,layernorm orders races): LK_CFLAGS += -DLK_HAVE_SHIM
+$(BUILD)/tests/tools/test_kernel_table_cuda.o $(patsubst %,$(BUILD)/tests/kernels/test_shim_%.o,layernorm orders races): LK_CFLAGS += -DLK_HAVE_SHIM
 endif
 ifeq ($(PROBE_CUDA),yes)
 test-bin: $(BUILD)/test_gpu
@@ -58,12 +59,19 @@ $(DRY_BIN): $(BUILD)/dry/%: $(BUILD)/%.o $(DRY_OBJ) $(LIBS) $(BUILD)/probe.mk
 	$(Q)mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $< $(DRY_OBJ) -Wl,--start-group $(LIBS) -Wl,--end-group $(filter-out -lcudart%,$(LK_LIBS))
+# test_gpu's own assertions are libcheck's, whose hooks work in tests alone.
+$(BUILD)/dry/machine.o: $(DRY_OBJ)
+	$(Q)mkdir -p $(@D)
+	$(Q)ld -r -o $@ $^ && objcopy --localize-symbol=_ck_assert_failed --localize-symbol=_mark_point $@
+$(BUILD)/dry/test_gpu: $(GPU_OBJ) $(BUILD)/dry/machine.o $(LIBS) $(BUILD)/probe.mk
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(filter-out -lcudart%,$(LK_LIBS))
 $(BUILD)/dry/libraries.so: $(BUILD)/tests/dry/libraries_cuda.o
 	$(Q)mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
 ifneq ($(and $(filter yes,$(PROBE_CUDA)),$(findstring LK_HAVE_CUPTI,$(PROBE_CFLAGS)),$(findstring LK_HAVE_NCCL,$(PROBE_CFLAGS)),$(findstring LK_HAVE_NVTX,$(PROBE_CFLAGS))),)
-test-bin: $(DRY_BIN) $(BUILD)/dry/step_count $(BUILD)/dry/libraries.so $(BUILD)/bench/overhead
+test-bin: $(DRY_BIN) $(BUILD)/dry/step_count $(BUILD)/dry/test_gpu $(BUILD)/dry/libraries.so $(BUILD)/bench/overhead
 endif
 
 # Counts a step's launches (tests/count/step_count_cuda.c) by the launchers for a GPU, which start nothing: they stand

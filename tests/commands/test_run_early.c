@@ -46,7 +46,7 @@ static const struct lk_span *last_collective(const struct lk_trace *t, uint32_t 
 }
 
 /* Every bucket is updated once a step, behind its all-reduce; what the step's split says of the
- * optimizer, and what is hidden, are together all of these times. */
+ * optimizer, and what is hidden, are together all of these times, on the common clock. */
 static void check_trace(const struct lk_trace *t)
 {
     struct lk_rank_steps r;
@@ -70,7 +70,7 @@ static void check_trace(const struct lk_trace *t)
             if (!is_update(t, &t->spans[i]))
                 continue;
             next++;
-            sum_ns += s->end_ns - s->start_ns;
+            sum_ns += lk_clock_apply(&t->clock, s->end_ns) - lk_clock_apply(&t->clock, s->start_ns);
             ck_assert_uint_ge(s->start_ns, last_collective(t, s->step, s->index)->end_ns);
         }
         ck_assert_int_eq(next, most + 1);

@@ -25,12 +25,19 @@ static void remember(struct cuda_rig *r, void *dev, void *host)
     r->made[r->n_made++].host = host;
 }
 
+/* FNV-1a by words: the high half of a product is folded back, since a word's highest bits would
+ * reach no others. */
 void rig_hash(struct cuda_rig *r, const void *bytes, size_t n)
 {
     const unsigned char *at = bytes;
+    uint64_t word;
 
-    for (size_t i = 0; i < n; i++) /* FNV-1a */
-        r->hash = (r->hash ^ at[i]) * 0x100000001b3U;
+    for (size_t i = 0; i < n; i += sizeof word) {
+        word = 0;
+        memcpy(&word, at + i, n - i < sizeof word ? n - i : sizeof word);
+        r->hash = (r->hash ^ word) * 0x100000001b3U;
+        r->hash ^= r->hash >> 32;
+    }
 }
 
 void rig_fail(struct cuda_rig *r, const char *format, ...)
@@ -50,43 +57,39 @@ void rig_try(struct cuda_rig *r, enum lk_status st)
         rig_fail(r, "%s", lk_error_text());
 }
 
-static double rounded(enum lk_dtype type, double x)
+/* Convert n elements, from doubles and back. */
+static void narrow(enum lk_dtype type, const double *from, void *to, size_t n)
 {
-    return type == LK_BF16 ? (double)lk_f32_from_bf16(lk_bf16_from_f32((float)x))
-                           : (double)(float)x;
+    if (type == LK_BF16)
+        for (size_t i = 0; i < n; i++)
+            ((uint16_t *)to)[i] = lk_bf16_from_f32((float)from[i]);
+    else
+        for (size_t i = 0; i < n; i++)
+            ((float *)to)[i] = (float)from[i];
 }
 
-/* Convert between doubles and elements of the type, in host memory. */
-static void *narrow(const struct buffer *b)
+static void widen(enum lk_dtype type, const void *from, double *to, size_t n)
 {
-    void *host = host_alloc(b->n, lk_dtype_bytes(b->type));
-
-    for (size_t i = 0; i < b->n; i++)
-        if (b->type == LK_BF16)
-            ((uint16_t *)host)[i] = lk_bf16_from_f32((float)b->d[i]);
-        else
-            ((float *)host)[i] = (float)b->d[i];
-    return host;
-}
-
-static double widened(const struct buffer *b, const void *host, size_t i)
-{
-    return b->type == LK_BF16 ? (double)lk_f32_from_bf16(((const uint16_t *)host)[i])
-                              : (double)((const float *)host)[i];
+    if (type == LK_BF16)
+        for (size_t i = 0; i < n; i++)
+            to[i] = (double)lk_f32_from_bf16(((const uint16_t *)from)[i]);
+    else
+        for (size_t i = 0; i < n; i++)
+            to[i] = (double)((const float *)from)[i];
 }
 
 void buffer_send(struct buffer *b)
 {
-    void *host;
+    void *host = host_alloc(b->n, lk_dtype_bytes(b->type));
 
-    for (size_t i = 0; i < b->n; i++)
-        b->d[i] = rounded(b->type, b->d[i]);
-    host = narrow(b);
+    narrow(b->type, b->d, host, b->n);
+    widen(b->type, host, b->d, b->n);
     b->rig->machine->copy(b->dev, host, b->n * lk_dtype_bytes(b->type));
     free(host);
 }
 
-struct buffer buffer_zero(struct cuda_rig *r, const char *name, enum lk_dtype type, size_t n)
+/* Make a buffer whose elements on the device are not set; d is 0. */
+static struct buffer buffer_make(struct cuda_rig *r, const char *name, enum lk_dtype type, size_t n)
 {
     size_t size = lk_dtype_bytes(type);
     struct buffer b = {.rig = r, .name = name, .n = n, .type = type};
@@ -95,17 +98,31 @@ struct buffer buffer_zero(struct cuda_rig *r, const char *name, enum lk_dtype ty
     b.dev = base + r->shift * size;
     b.d = host_alloc(n, sizeof *b.d);
     remember(r, base, b.d);
-    buffer_send(&b);
+    return b;
+}
+
+/* Doubles of 0 are zeros of every type. */
+struct buffer buffer_zero(struct cuda_rig *r, const char *name, enum lk_dtype type, size_t n)
+{
+    struct buffer b = buffer_make(r, name, type, n);
+
+    r->machine->copy(b.dev, b.d, n * lk_dtype_bytes(type));
     return b;
 }
 
 struct buffer buffer_random(struct cuda_rig *r, const char *name, enum lk_dtype type, size_t n,
                             double range)
 {
-    struct buffer b = buffer_zero(r, name, type, n);
+    struct buffer b = buffer_make(r, name, type, n);
+    uint32_t key[2], four[4] = {0};
 
-    for (size_t i = 0; i < n; i++)
-        b.d[i] = range * (2 * lk_rng_uniform(&r->rng) - 1);
+    key[0] = (uint32_t)lk_rng_u64(&r->rng);
+    key[1] = (uint32_t)lk_rng_u64(&r->rng);
+    for (size_t i = 0; i < n; i++) {
+        if (i % 4 == 0)
+            lk_philox4x32((const uint32_t[4]){(uint32_t)(i / 4)}, key, four);
+        b.d[i] = range * ((double)four[i % 4] * 0x1p-31 - 1);
+    }
     buffer_send(&b);
     return b;
 }
@@ -130,11 +147,10 @@ void buffers_free(struct cuda_rig *r)
     }
 }
 
-/* Return an element's error as a part of the allowed one. */
-static double part_of_bound(const struct buffer *b, double got, double want, double allowed)
+/* Return an element's error as a part of the allowed one, of which `own` is its own rounding's. */
+static double part_of_bound(double got, double want, double allowed, double own)
 {
-    if (b->type == LK_BF16)
-        allowed += fabs(want) * 0x1p-8; /* half of the last of 8 bits */
+    allowed += fabs(want) * own;
     if (isnan(got) || isnan(want))
         return isnan(got) && isnan(want) ? 0 : INFINITY;
     if (got == want)
@@ -142,24 +158,53 @@ static double part_of_bound(const struct buffer *b, double got, double want, dou
     return allowed > 0 ? fabs(got - want) / allowed : INFINITY;
 }
 
-void buffer_check(struct buffer *b, double bound)
+/* Compare elements from `first` on with what the device has. */
+static void check_part(struct buffer *b, const double *got, size_t first, size_t n, double allowed)
 {
-    size_t bytes = b->n * lk_dtype_bytes(b->type);
-    void *host = host_alloc(b->n, lk_dtype_bytes(b->type));
-    double largest = 0;
+    double own = b->type == LK_BF16 ? 0x1p-8 : 0; /* half of the last of 8 bits */
 
-    b->rig->machine->copy(host, b->dev, bytes);
-    rig_hash(b->rig, host, bytes);
-    for (size_t i = 0; i < b->n; i++)
-        if (isfinite(b->d[i]))
-            largest = fmax(largest, fabs(b->d[i]));
-    for (size_t i = 0; i < b->n && b->rig->compare; i++) {
-        double part = part_of_bound(b, widened(b, host, i), b->d[i], bound * largest);
+    for (size_t i = 0; i < n; i++) {
+        double want = b->d[first + i], part;
 
+        if (got[i] == want)
+            continue;
+        part = part_of_bound(got[i], want, allowed, own);
         b->rig->worst = fmax(b->rig->worst, part);
         if (part > 1)
             rig_fail(b->rig, "%s[%zu] of %zu is %.9g, not %.9g: %.2f times the bound (shift %zu)",
-                     b->name, i, b->n, widened(b, host, i), b->d[i], part, b->rig->shift);
+                     b->name, first + i, b->n, got[i], want, part, b->rig->shift);
     }
+}
+
+static void compare(struct buffer *b, const char *host, double bound, double least)
+{
+    enum { PART = 4096 };
+    double largest = least, got[PART];
+
+    for (size_t i = 0; i < b->n; i++)
+        if (isfinite(b->d[i]) && fabs(b->d[i]) > largest)
+            largest = fabs(b->d[i]);
+    for (size_t i = 0; i < b->n; i += PART) {
+        size_t n = b->n - i < PART ? b->n - i : PART;
+
+        widen(b->type, host + i * lk_dtype_bytes(b->type), got, n);
+        check_part(b, got, i, n, bound * largest);
+    }
+}
+
+void buffer_check_sum(struct buffer *b, double bound, double least)
+{
+    size_t bytes = b->n * lk_dtype_bytes(b->type);
+    char *host = host_alloc(b->n, lk_dtype_bytes(b->type));
+
+    b->rig->machine->copy(host, b->dev, bytes);
+    rig_hash(b->rig, host, bytes);
+    if (b->rig->compare)
+        compare(b, host, bound, least);
     free(host);
+}
+
+void buffer_check(struct buffer *b, double bound)
+{
+    buffer_check_sum(b, bound, 0);
 }

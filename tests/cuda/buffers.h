@@ -31,6 +31,9 @@ void buffers_free(struct cuda_rig *r);
  * and by its own rounding if the type is not float. Adds the bits to the rig's hash.
  */
 void buffer_check(struct buffer *b, double bound);
+/* As buffer_check; the largest number counts as `least` if it is smaller: the terms of a sum are as
+ * large, and may cancel each other in all elements of a small buffer. */
+void buffer_check_sum(struct buffer *b, double bound, double least);
 /* Add n bytes to the rig's hash. */
 void rig_hash(struct cuda_rig *r, const void *bytes, size_t n);
 void rig_fail(struct cuda_rig *r, const char *format, ...) __attribute__((format(printf, 2, 3)));

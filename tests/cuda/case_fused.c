@@ -231,8 +231,8 @@ static void backward_weight(struct cuda_rig *r, size_t rows, size_t inputs, size
 
 void cuda_case_epilogues(struct cuda_rig *r)
 {
-    /* Models have what cuBLASLt takes at aligned addresses alone. */
-    for (size_t i = 0; i < N_SHAPES(r, products, HOST_PRODUCTS) && r->shift == 0; i++) {
+    /* At other addresses cuBLASLt need not take them; models then do without. */
+    for (size_t i = 0; i < N_SHAPES(r, products, HOST_PRODUCTS) && !(r->large && r->shift); i++) {
         size_t rows = products[i].rows, inputs = products[i].inputs, outputs = products[i].outputs;
 
         for (int k = 0; k < 2; k++) {

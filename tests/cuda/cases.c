@@ -13,23 +13,29 @@ static enum lk_dtype real(const struct cuda_rig *r)
     return r->cuda.real;
 }
 
-/* Shapes of both kinds in one table: those for the host, then those only for a GPU. */
-#define N_SHAPES(r, table, small) ((r)->large ? LK_COUNT(table) : (size_t)(small))
+/*
+ * Shapes of all kinds in one table: those for the host, then those only for a GPU, then the
+ * largest, which run on aligned buffers alone. Numbers and definitions of a case are the host's
+ * work: less than ten seconds of one processor, since check-gpu runs the cases side by side on few.
+ */
+#define N_SHAPES(r, table, host, shifted)                                                          \
+    (!(r)->large ? (size_t)(host) : (r)->shift ? (size_t)(shifted) : LK_COUNT(table))
 
 /* ---- Embeddings ---- */
 
 static const struct {
     size_t samples, context, channels, vocab;
 } texts[] = {
-    {1, 1, 1, 1},          {2, 3, 17, 7},        {3, 16, 48, 256},  {2, 33, 31, 5},
-    {0, 4, 4, 4},          {2, 40, 264, 300},    {5, 60, 70, 3},    {3, 70, 264, 2},
-    {4, 1024, 768, 50257}, {2, 1000, 770, 5003}, {4, 1024, 768, 9},
+    {1, 1, 1, 1},         {2, 3, 17, 7},     {3, 16, 48, 256},      {2, 33, 31, 5},
+    {0, 4, 4, 4},         {2, 40, 264, 300}, {5, 60, 70, 3},        {3, 70, 264, 2},
+    {2, 1000, 770, 5003}, {4, 1024, 768, 9}, {4, 1024, 768, 50257},
 };
-enum { HOST_TEXTS = 8 }; /* the last two have words of more rows than a warp adds alone */
+/* The last two for the host have words of more rows than a warp adds alone. */
+enum { HOST_TEXTS = 8, SHIFTED_TEXTS = 10 };
 
 static void encoder_forward(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, texts, HOST_TEXTS); i++) {
+    for (size_t i = 0; i < N_SHAPES(r, texts, HOST_TEXTS, SHIFTED_TEXTS); i++) {
         size_t samples = texts[i].samples, context = texts[i].context, c = texts[i].channels;
         struct buffer out = buffer_zero(r, "out", real(r), samples * context * c);
         struct buffer wte = buffer_random(r, "wte", real(r), texts[i].vocab * c, 1);
@@ -46,7 +52,7 @@ static void encoder_forward(struct cuda_rig *r)
 
 static void encoder_backward(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < 2 * N_SHAPES(r, texts, HOST_TEXTS); i++) {
+    for (size_t i = 0; i < 2 * N_SHAPES(r, texts, HOST_TEXTS, SHIFTED_TEXTS); i++) {
         size_t samples = texts[i / 2].samples, context = texts[i / 2].context;
         size_t c = texts[i / 2].channels, vocab = texts[i / 2].vocab, rows = samples * context;
         struct buffer dout = buffer_random(r, "dout", real(r), rows * c, 1);
@@ -85,14 +91,15 @@ static void bytes_forward(struct cuda_rig *r)
 static const struct {
     size_t rows, channels;
 } matrices[] = {
-    {1, 1},    {3, 5},   {9, 33},     {0, 8},      {2, 1030},    {34, 64},     {9, 264},
-    {1, 4104}, {520, 8}, {8192, 768}, {700, 4096}, {1000, 1601}, {100, 16384},
+    {1, 1},    {3, 5},   {9, 33},      {0, 8},       {2, 1030},   {34, 64},    {9, 264},
+    {1, 4104}, {520, 8}, {1000, 1601}, {100, 16384}, {4096, 768}, {700, 4096},
 };
-enum { HOST_MATRICES = 9 }; /* the last has strips of several rows */
+/* The last one for the host has strips of several rows. */
+enum { HOST_MATRICES = 9, SHIFTED_MATRICES = 11 };
 
 static void layernorm_forward(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, matrices, HOST_MATRICES); i++) {
+    for (size_t i = 0; i < N_SHAPES(r, matrices, HOST_MATRICES, SHIFTED_MATRICES); i++) {
         size_t rows = matrices[i].rows, c = matrices[i].channels;
         struct buffer in = buffer_random(r, "in", real(r), rows * c, 3);
         struct buffer weight = buffer_random(r, "weight", real(r), c, 1);
@@ -128,7 +135,7 @@ static void fill_statistics(struct buffer *mean, struct buffer *rstd)
 
 static void layernorm_backward(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < 2 * N_SHAPES(r, matrices, HOST_MATRICES); i++) {
+    for (size_t i = 0; i < 2 * N_SHAPES(r, matrices, HOST_MATRICES, SHIFTED_MATRICES); i++) {
         size_t rows = matrices[i / 2].rows, c = matrices[i / 2].channels;
         struct buffer in = buffer_random(r, "in", real(r), rows * c, 1);
         struct buffer dout = buffer_random(r, "dout", real(r), rows * c, 1);
@@ -158,16 +165,16 @@ static void layernorm_backward(struct cuda_rig *r)
 static const struct {
     size_t rows, inputs, outputs;
 } products[] = {
-    {1, 1, 1}, {5, 17, 3}, {33, 8, 130},    {200, 4, 24},     {0, 4, 4},
-    {4, 0, 4}, {4, 4, 0},  {512, 768, 768}, {200, 770, 3072}, {24, 768, 8191},
+    {1, 1, 1}, {5, 17, 3}, {33, 8, 130},    {200, 4, 24},    {0, 4, 4},
+    {4, 0, 4}, {4, 4, 0},  {200, 770, 300}, {256, 768, 768}, {24, 768, 8191},
 };
-enum { HOST_PRODUCTS = 7 };
+enum { HOST_PRODUCTS = 7, SHIFTED_PRODUCTS = 8 };
 
 /*
  * Factors of tf32 keep 11 bits. Tensor cores cut the rest off, and cuBLASLt need not round before:
  * a product of numbers below 1 errs by at most 2^-9, and k such errors add up to sqrt(k) of them;
  * what they have in common, since all go towards zero, is a part of the result and within one.
- * bfloat16 factors are exact.
+ * bfloat16 factors are exact. The products, and what is added to them, are below 1.
  */
 double cuda_product_bound(const struct cuda_rig *r, size_t k)
 {
@@ -182,7 +189,7 @@ static size_t padded(size_t i, size_t columns)
 
 static void matmul_forward(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < 4 * N_SHAPES(r, products, HOST_PRODUCTS); i++) {
+    for (size_t i = 0; i < 4 * N_SHAPES(r, products, HOST_PRODUCTS, SHIFTED_PRODUCTS); i++) {
         size_t rows = products[i / 4].rows, inputs = products[i / 4].inputs;
         size_t outputs = products[i / 4].outputs, stride = padded(i / 4, outputs);
         bool bias = i & 1, residual = i & 2;
@@ -200,19 +207,21 @@ static void matmul_forward(struct cuda_rig *r)
             (.out = out.d, .in = in.d, .weight = weight.d, .bias = bias ? b.d : NULL,
              .residual = residual ? e.d : NULL),
             .rows = rows, .inputs = inputs, .outputs = outputs, .stride = stride);
-        buffer_check(&out, cuda_product_bound(r, inputs));
-        RUN(r, matmul_forward,
-            (.out = e.dev, .in = in.dev, .weight = weight.dev, .residual = e.dev),
-            (.out = e.d, .in = in.d, .weight = weight.d, .residual = e.d), .rows = rows,
-            .inputs = inputs, .outputs = outputs, .stride = stride);
-        buffer_check(&e, cuda_product_bound(r, inputs));
+        buffer_check_sum(&out, cuda_product_bound(r, inputs), 1);
+        if (bias && residual) { /* in place, once a shape */
+            RUN(r, matmul_forward,
+                (.out = e.dev, .in = in.dev, .weight = weight.dev, .residual = e.dev),
+                (.out = e.d, .in = in.d, .weight = weight.d, .residual = e.d), .rows = rows,
+                .inputs = inputs, .outputs = outputs, .stride = stride);
+            buffer_check_sum(&e, cuda_product_bound(r, inputs), 1);
+        }
         buffers_free(r);
     }
 }
 
 static void matmul_backward(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < 2 * N_SHAPES(r, products, HOST_PRODUCTS); i++) {
+    for (size_t i = 0; i < 2 * N_SHAPES(r, products, HOST_PRODUCTS, SHIFTED_PRODUCTS); i++) {
         size_t rows = products[i / 2].rows, inputs = products[i / 2].inputs;
         size_t outputs = products[i / 2].outputs, stride = padded(i / 2, outputs);
         struct buffer in = buffer_random(r, "in", real(r), rows * inputs, 1);
@@ -226,12 +235,12 @@ static void matmul_backward(struct cuda_rig *r)
         RUN(r, matmul_backward_input, (.din = din.dev, .dout = dout.dev, .weight = weight.dev),
             (.din = din.d, .dout = dout.d, .weight = weight.d), .rows = rows, .inputs = inputs,
             .outputs = outputs, .stride = stride, .accumulate = i % 2);
-        buffer_check(&din, cuda_product_bound(r, outputs));
+        buffer_check_sum(&din, cuda_product_bound(r, outputs), 1);
         RUN(r, matmul_backward_weight,
             (.dweight = dweight.dev, .dbias = dbias.dev, .dout = dout.dev, .in = in.dev),
             (.dweight = dweight.d, .dbias = dbias.d, .dout = dout.d, .in = in.d), .rows = rows,
             .inputs = inputs, .outputs = outputs, .stride = stride, .accumulate = i % 2);
-        buffer_check(&dweight, cuda_product_bound(r, rows));
+        buffer_check_sum(&dweight, cuda_product_bound(r, rows), 1);
         buffer_check(&dbias, SUM_BOUND(rows));
         buffers_free(r);
     }
@@ -239,14 +248,12 @@ static void matmul_backward(struct cuda_rig *r)
 
 /* ---- Attention ---- */
 
-static const struct {
-    size_t samples, context, heads, width;
-} attentions[] = {
-    {1, 1, 1, 8},    {2, 17, 3, 24},  {1, 20, 1, 5},    {1, 66, 1, 64},
-    {1, 34, 1, 128}, {1, 145, 1, 64}, {1, 1024, 4, 64}, {2, 333, 2, 128},
-    {3, 65, 5, 40},  {2, 257, 3, 33}, {2, 256, 3, 128},
+static const struct lk_attention_shape attentions[] = {
+    {1, 1, 8, 1},    {2, 17, 72, 3},  {1, 20, 5, 1},     {1, 66, 64, 1},
+    {1, 34, 128, 1}, {1, 145, 64, 1}, {1, 1024, 256, 4}, {2, 333, 256, 2},
+    {3, 65, 200, 5}, {2, 257, 99, 3}, {2, 256, 384, 3},
 };
-enum { HOST_ATTENTIONS = 6 };
+enum { HOST_ATTENTIONS = 6, SHIFTED_ATTENTIONS = LK_COUNT(attentions) };
 
 /*
  * bfloat16: probabilities and their derivatives are rounded to 8 bits before they are multiplied,
@@ -259,17 +266,16 @@ static double attention_bound(const struct cuda_rig *r)
     return real(r) == LK_BF16 ? 0x1p-8 : 0x1p-10;
 }
 
-static void attention(struct cuda_rig *r, size_t i, bool backward)
+void cuda_case_attention(struct cuda_rig *r, const struct lk_attention_shape *s, bool backward)
 {
-    size_t samples = attentions[i].samples, context = attentions[i].context;
-    size_t heads = attentions[i].heads, c = heads * attentions[i].width;
-    size_t rows = samples * context;
+    size_t samples = s->samples, context = s->context, heads = s->heads, c = s->channels;
+    size_t rows = samples * context, n_probs = r->compare ? rows * heads * context : 0;
     struct buffer qkv = buffer_random(r, "qkv", real(r), rows * 3 * c, 2);
     struct buffer dout = buffer_random(r, "dout", real(r), rows * c, 1);
     struct buffer out = buffer_zero(r, "out", real(r), rows * c);
     struct buffer dqkv = buffer_zero(r, "dqkv", real(r), rows * 3 * c);
     struct buffer log_sum = buffer_zero(r, "log_sum", LK_F32, rows * heads);
-    double *probs = calloc(rows * heads * context + context * context, sizeof *probs);
+    double *probs = calloc(n_probs + context * context, sizeof *probs);
 
     RUN(r, attention_forward, (.out = out.dev, .log_sum = log_sum.dev, .qkv = qkv.dev),
         (.out = out.d, .probs = probs, .qkv = qkv.d), .samples = samples, .context = context,
@@ -279,7 +285,7 @@ static void attention(struct cuda_rig *r, size_t i, bool backward)
             (.dqkv = dqkv.dev, .dout = dout.dev, .qkv = qkv.dev, .out = out.dev,
              .log_sum = log_sum.dev),
             (.dqkv = dqkv.d, .dout = dout.d, .qkv = qkv.d, .out = out.d, .probs = probs,
-             .scratch = probs + rows * heads * context),
+             .scratch = probs + n_probs),
             .samples = samples, .context = context, .channels = c, .heads = heads);
         buffer_check(&dqkv, 4 * attention_bound(r));
     } else {
@@ -291,24 +297,24 @@ static void attention(struct cuda_rig *r, size_t i, bool backward)
 
 static void attention_forward(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, attentions, HOST_ATTENTIONS); i++)
-        attention(r, i, false);
+    for (size_t i = 0; i < N_SHAPES(r, attentions, HOST_ATTENTIONS, SHIFTED_ATTENTIONS); i++)
+        cuda_case_attention(r, &attentions[i], false);
 }
 
 static void attention_backward(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, attentions, HOST_ATTENTIONS); i++)
-        attention(r, i, true);
+    for (size_t i = 0; i < N_SHAPES(r, attentions, HOST_ATTENTIONS, SHIFTED_ATTENTIONS); i++)
+        cuda_case_attention(r, &attentions[i], true);
 }
 
 /* ---- Element by element ---- */
 
 static const size_t lengths[] = {0, 1, 3, 8, 17, 300, 2051, 100003, 1 << 22};
-enum { HOST_LENGTHS = 7 };
+enum { HOST_LENGTHS = 7, SHIFTED_LENGTHS = 8 };
 
 static void gelu(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS, SHIFTED_LENGTHS); i++) {
         size_t n = lengths[i];
         struct buffer in = buffer_random(r, "in", real(r), n, 5);
         struct buffer out = buffer_zero(r, "out", real(r), n);
@@ -318,14 +324,14 @@ static void gelu(struct cuda_rig *r)
         buffer_check(&out, 4 * ULP);
         RUN(r, gelu_backward, (.din = d.dev, .dout = d.dev, .in = in.dev),
             (.din = d.d, .dout = d.d, .in = in.d), .n = n);
-        buffer_check(&d, 16 * ULP);
+        buffer_check_sum(&d, 16 * ULP, 1);
         buffers_free(r);
     }
 }
 
 static void relu(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS, SHIFTED_LENGTHS); i++) {
         size_t n = lengths[i];
         struct buffer x = buffer_random(r, "in", real(r), n, 5);
         struct buffer d = buffer_random(r, "dout", real(r), n, 1);
@@ -344,7 +350,7 @@ static void relu(struct cuda_rig *r)
 
 static void vectors(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS, SHIFTED_LENGTHS); i++) {
         size_t n = lengths[i];
         struct buffer x = buffer_random(r, "x", real(r), n, 5);
 
@@ -358,7 +364,7 @@ static void vectors(struct cuda_rig *r)
 
 static void sum_squares(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < 2 * N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+    for (size_t i = 0; i < 2 * N_SHAPES(r, lengths, HOST_LENGTHS, SHIFTED_LENGTHS); i++) {
         struct buffer in = buffer_random(r, "in", real(r), lengths[i / 2], 1);
         struct buffer out = buffer_random(r, "out", LK_F32, 1, 1);
 
@@ -408,7 +414,7 @@ static void cast(struct cuda_rig *r, size_t n, enum lk_dtype dtype)
 
 static void casts(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS, SHIFTED_LENGTHS); i++) {
         cast(r, lengths[i], LK_F16);
         cast(r, lengths[i], LK_BF16);
     }
@@ -419,15 +425,16 @@ static void casts(struct cuda_rig *r)
 static const struct {
     size_t rows, vocab;
 } losses[] = {
-    {1, 1}, {3, 2},       {5, 257},      {4, 1000},    {2, 8193},
-    {0, 9}, {512, 50304}, {1024, 50257}, {512, 50257},
+    {1, 1}, {3, 2},    {5, 257},    {4, 1000},   {2, 8193},
+    {0, 9}, {600, 33}, {64, 50304}, {64, 50257}, {64, 50257},
 };
-enum { HOST_LOSSES = 6 };
+/* For a GPU: more rows than the block has threads that adds their losses. */
+enum { HOST_LOSSES = 6, SHIFTED_LOSSES = LK_COUNT(losses) };
 
 /* Targets every second token. A logit of -infinity is a masked word: it has no probability. */
 static void cross_entropy(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, losses, HOST_LOSSES); i++) {
+    for (size_t i = 0; i < N_SHAPES(r, losses, HOST_LOSSES, SHIFTED_LOSSES); i++) {
         size_t rows = losses[i].rows, vocab = losses[i].vocab, stride = padded(i, vocab);
         struct buffer logits =
             buffer_random(r, "logits", real(r), rows * lk_op_stride(stride, vocab), 8);
@@ -444,6 +451,16 @@ static void cross_entropy(struct cuda_rig *r)
             .rows = rows, .vocab = vocab, .target_stride = 2, .stride = stride);
         buffer_check(&loss, 16 * ULP);
         buffer_check(&log_sum, 16 * ULP);
+        if (i < HOST_LOSSES) { /* elsewhere, and aligned in another way */
+            struct buffer d = buffer_zero(r, "dlogits", real(r), logits.n + 1);
+
+            RUN(r, cross_entropy_backward,
+                (.dlogits = (char *)d.dev + lk_dtype_bytes(real(r)), .logits = logits.dev,
+                 .log_sum = log_sum.dev, .targets = targets),
+                (.dlogits = d.d + 1, .logits = logits.d, .log_sum = log_sum.d, .targets = host),
+                .rows = rows, .vocab = vocab, .target_stride = 2, .stride = stride, .seed = 0.25);
+            buffer_check(&d, 64 * ULP);
+        }
         RUN(r, cross_entropy_backward,
             (.dlogits = logits.dev, .logits = logits.dev, .log_sum = log_sum.dev,
              .targets = targets),
@@ -491,9 +508,9 @@ static void stand_ins(struct cuda_rig *r)
     } moves[] = {
         {5000, 2, 0}, {2561, 3, 1e12}, {7, 1, 0}, {0, 4, 0}, {1 << 22, 16, 0}, {1 << 22, 8, 100e9},
     };
-    enum { HOST_MOVES = 4 };
+    enum { HOST_MOVES = 4, SHIFTED_MOVES = 4 };
 
-    for (size_t i = 0; i < N_SHAPES(r, moves, HOST_MOVES); i++) {
+    for (size_t i = 0; i < N_SHAPES(r, moves, HOST_MOVES, SHIFTED_MOVES); i++) {
         struct buffer from = buffer_random(r, "from", LK_F32, moves[i].n, 1);
         struct buffer to = buffer_zero(r, "to", LK_F32, moves[i].n);
 

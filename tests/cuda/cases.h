@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "facts/dtype.h"
 #include "kernels/cuda.h"
+#include "kernels/ops.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -81,6 +82,9 @@ void cuda_case_epilogues(struct cuda_rig *r);
 
 /* Return the bound of a product's elements, as a part of the largest, for k products a sum. */
 double cuda_product_bound(const struct cuda_rig *r, size_t k);
+
+/* Run attention of a shape, forward, and backward if so; one of the two results is compared. */
+void cuda_case_attention(struct cuda_rig *r, const struct lk_attention_shape *s, bool backward);
 
 /* Run a case on inputs that depend on its name alone, so that runs can be compared. */
 void cuda_case_run(const struct cuda_case *c, struct cuda_rig *r);

@@ -6,11 +6,13 @@
  *     suite peers: skipped: one GPU, two are needed
  *
  * A line `figure NAME VALUE` that a test prints goes into tools/check-gpu's result file. --list
- * prints the suites' names. Exit code 77 without a GPU: skipped is not passed.
+ * prints the suites' names. LK_SMALL_SHAPES=1: the kernels' cases take the shapes that are meant
+ * for the host. Exit code 77 without a GPU: skipped is not passed.
  */
 #include "tests/cuda/gpu.h"
 
 #include <cuda_runtime_api.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,6 +109,9 @@ int main(int argc, char **argv)
         return list();
 
     setvbuf(stdout, NULL, _IOLBF, 0); /* a time limit must not lose earlier lines */
+    /* Keep freed memory: large buffers would be mapped anew, page by page, for every shape. */
+    (void)mallopt(M_MMAP_MAX, 0);
+    (void)mallopt(M_TRIM_THRESHOLD, -1);
     for (int i = 1; i < argc; i++)
         if (!find(argv[i], &part)) {
             fprintf(stderr, "test_gpu: no suite '%s'\n", argv[i]);

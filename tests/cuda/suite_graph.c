@@ -29,7 +29,7 @@ static struct lk_train_config config(int i)
 {
     struct lk_train_config c = {.device = "cuda",
                                 .comm = "self",
-                                .local_batch = 4,
+                                .local_batch = 2,
                                 .steps = STEPS,
                                 .samples = 256,
                                 .prefetch = 2,
@@ -44,8 +44,8 @@ static struct lk_train_config config(int i)
     c.comm_config.world_size = 1;
     c.model = (struct lk_model_config){.name = "gpt",
                                        .layers = 2,
-                                       .heads = 4,
-                                       .channels = 256,
+                                       .heads = 2,
+                                       .channels = 128,
                                        .context = 128,
                                        .vocab = runs[i].vocab,
                                        .seed = 3};

@@ -8,6 +8,7 @@
 #include "tests/cuda/gpu_machine.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static struct lk_cuda_blas *blas;
 
@@ -29,7 +30,7 @@ static const enum lk_dtype types[] = {LK_F32, LK_BF16};
 START_TEST(agrees_with_its_definition)
 {
     const struct cuda_case *c = &cuda_cases[_i / 2];
-    struct cuda_rig r = {.machine = &gpu_machine, .large = true};
+    struct cuda_rig r = {.machine = &gpu_machine, .large = !getenv("LK_SMALL_SHAPES")};
     uint64_t hash = 0;
 
     ck_assert_msg(lk_cuda_init(&r.cuda, gpu_machine_stream(), types[_i % 2], blas) == LK_OK, "%s",
@@ -48,7 +49,7 @@ START_TEST(agrees_with_its_definition)
 }
 END_TEST
 
-/* Make one test case each: the definitions in float64 take minutes on one processor. */
+/* Make one test case each: together, the definitions in float64 take long on one processor. */
 static const char *part(int i)
 {
     return cuda_cases[i].name;

@@ -1,8 +1,9 @@
 /*
- * Runs the CUDA kernels on the host: PROGRAM CASE TYPE ORDERS, or PROGRAM --plant FAULT SEED, where
- * PROGRAM is cuda_shim_races or cuda_shim_bounds (shim.h).
+ * Runs the CUDA kernels on the host: PROGRAM CASE TYPE ORDERS, or PROGRAM --plant FAULT SEED, or
+ * PROGRAM --kernels, where PROGRAM is cuda_shim_races or cuda_shim_bounds (shim.h).
  *
  * A case passes when each of the orders keeps within the bounds, and all give the same bits.
+ * --kernels prints how many kernels the cases launch.
  */
 #include "tests/cuda_shim/planted.h"
 #include "tests/cuda_shim/shim.h"
@@ -26,6 +27,15 @@ static void copy(void *to, const void *from, size_t bytes)
 
 static const struct cuda_machine machine = {.alloc = shim_alloc, .free = shim_free, .copy = copy};
 
+static void run_once(const struct cuda_case *c, struct cuda_rig *r)
+{
+    r->cuda.workspace = shim_alloc(WORKSPACE_BYTES, "workspace");
+    r->cuda.sums = shim_alloc(SUMS_BYTES, "sums");
+    cuda_case_run(c, r);
+    shim_free(r->cuda.sums);
+    shim_free(r->cuda.workspace);
+}
+
 static int run_case(const struct cuda_case *c, enum lk_dtype real, int orders)
 {
     struct cuda_rig r = {.machine = &machine, .cuda.real = real, .cuda.shared_bytes = SHARED_BYTES};
@@ -34,11 +44,7 @@ static int run_case(const struct cuda_case *c, enum lk_dtype real, int orders)
     for (int order = 0; order < orders; order++) {
         shim_seed((uint64_t)order + 1);
         r.compare = order == 0;
-        r.cuda.workspace = shim_alloc(WORKSPACE_BYTES, "workspace");
-        r.cuda.sums = shim_alloc(SUMS_BYTES, "sums");
-        cuda_case_run(c, &r);
-        shim_free(r.cuda.sums);
-        shim_free(r.cuda.workspace);
+        run_once(c, &r);
         if (r.text[0]) {
             fprintf(stderr, "%s, order %d: %s\n", c->name, order, r.text);
             return 1;
@@ -89,16 +95,36 @@ static int run_planted(const char *name, uint64_t seed)
     return 0;
 }
 
+static int count_kernels(void)
+{
+    static const enum lk_dtype types[] = {LK_F32, LK_BF16};
+
+    shim_count_only();
+    for (const struct cuda_case *c = cuda_cases; c->name; c++)
+        for (int i = 0; i < 2; i++) {
+            struct cuda_rig r = {
+                .machine = &machine, .cuda.real = types[i], .cuda.shared_bytes = SHARED_BYTES};
+
+            run_once(c, &r);
+        }
+    printf("%zu instances\n", shim_kernels());
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     enum lk_dtype real;
 
+    if (argc == 2 && !strcmp(argv[1], "--kernels"))
+        return count_kernels();
     if (argc == 4 && !strcmp(argv[1], "--plant"))
         return run_planted(argv[2], strtoull(argv[3], NULL, 10));
     for (const struct cuda_case *c = cuda_cases; argc == 4 && c->name; c++)
         if (!strcmp(c->name, argv[1]) && lk_words_find(&lk_dtype_words, argv[2], &real) == LK_OK)
             return run_case(c, real, atoi(argv[3]));
-    fprintf(stderr, "usage: %s CASE float32|bfloat16 ORDERS\n       %s --plant FAULT SEED\n",
-            argv[0], argv[0]);
+    fprintf(stderr,
+            "usage: %s CASE float32|bfloat16 ORDERS\n       %s --plant FAULT SEED\n"
+            "       %s --kernels\n",
+            argv[0], argv[0], argv[0]);
     return 2;
 }

@@ -62,6 +62,11 @@ void shim_free(void *p);
 /* Return the number of kernels started so far. */
 uint64_t shim_launches(void);
 
+/* From now on run no kernel, and count those that would be. */
+void shim_count_only(void);
+/* Return the number of different kernels, instances of templates each, since then. */
+size_t shim_kernels(void);
+
 #ifdef __cplusplus
 } /* extern "C" */
 

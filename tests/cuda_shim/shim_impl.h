@@ -22,6 +22,9 @@ extern uintptr_t shim_stack;
 
 uint64_t shim_random(void);
 
+/* Return true if kernels are counted, not run. */
+bool shim_is_counted(const void *kernel);
+
 /* End the process if an asynchronous copy to p has not ended. */
 void shim_check_copies(uintptr_t p);
 

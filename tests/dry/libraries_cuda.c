@@ -6,6 +6,7 @@
 #include "profiler/record/cupti_impl_cuda.h"
 #include "profiler/record/nvml_calls.h"
 #include "runtime/comm/calls_nccl_cuda.h"
+#include "tests/dry/machine.h"
 #include "tests/fakes/fake_cublaslt_cuda.h"
 #include "tests/fakes/fake_cupti_cuda.h"
 #include "tests/fakes/fake_nccl.h"
@@ -17,6 +18,11 @@
 #include "kernels/calls_dnn_cuda.h"
 #include "tests/fakes/fake_cudnn_cuda.h"
 #endif
+
+__attribute__((constructor)) static void open_slowly(void)
+{
+    dry_sleep("DRY_LIBRARY_S");
+}
 
 /* The library's functions are looked up in the fake's table. */
 #define EARLY __attribute__((no_sanitize("address"), no_sanitize("undefined")))

@@ -2,14 +2,9 @@
 #include "tests/dry/machine.h"
 #include "tests/fakes/fake_cuda.h"
 
+#include <pthread.h>
 #include <string.h>
-
-static cudaError_t copy_async(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                              cudaStream_t stream)
-{
-    dry_record_copy(bytes, stream);
-    return fake_cuda_calls.MemcpyAsync(to, from, bytes, kind, stream);
-}
+#include <unistd.h>
 
 /* Take the fake driver's properties (tests/dry/make_machine), so that files and
  * presets agree on the name. */
@@ -21,18 +16,26 @@ static cudaError_t properties(struct cudaDeviceProp *p, int gpu)
     return e;
 }
 
-static cudaError_t set_memory(void *p, int value, size_t bytes)
+static void start_cuda(void)
 {
-    return fake_cuda.idle ? cudaSuccess : fake_cuda_calls.Memset(p, value, bytes);
+    dry_sleep("DRY_START_S");
+}
+
+/* Take as long as CUDA does to start: programs ask this first. */
+static cudaError_t device_count(int *n)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, start_cuda);
+    return fake_cuda_calls.GetDeviceCount(n);
 }
 
 static const struct {
     size_t offset; /* in the table */
     void (*function)(void);
 } own[] = {
-    {offsetof(struct lk_cuda_calls, MemcpyAsync), (void (*)(void))copy_async},
+    {offsetof(struct lk_cuda_calls, GetDeviceCount), (void (*)(void))device_count},
     {offsetof(struct lk_cuda_calls, GetDeviceProperties), (void (*)(void))properties},
-    {offsetof(struct lk_cuda_calls, Memset), (void (*)(void))set_memory},
 };
 
 /* For functions that the loader calls before any other code of the program, sanitizers included. */
@@ -92,8 +95,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     cudaError_t e;
 
     while ((e = cudaEventQuery(event)) == cudaErrorNotReady)
-        ;
+        usleep(20);
     return e;
+}
+
+cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t stream)
+{
+    return fake_cuda_set_on(stream, p, value, bytes);
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)

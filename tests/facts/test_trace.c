@@ -374,6 +374,11 @@ static const struct {
     {"\"s\": \"t\"", "\"s\": \"x\"", "scope"},
     {"\"pg_size\": 3", "\"pg_size\": 4", "pg_size is not"},
     {"\"process_name\"", "\"process_nam\"", "metadata process_nam"},
+    {"\"name\": \"Memcpy\"", "\"name\": \"copy\"", "gpu_memcpy 'copy' is computation"},
+    {"\"name\": \"nccl:all_reduce\"", "\"name\": \"all_reduce\"",
+     "kernel 'all_reduce' is computation"},
+    {"\"name\": \"matmul\"", "\"name\": \"waitSync\"",
+     "kernel 'waitSync' is nothing that HTA counts"},
     {"\"displayTimeUnit\": \"ms\",", "\"displayTimeUnit\": \"ms\", \"displayTimeUnit\": \"ms\",",
      "duplicate key"},
 };

@@ -39,6 +39,9 @@ struct fake_blas {
     cublasStatus_t fail_with;
     bool plain_only; /* there is no algorithm with an epilogue but the bias */
     enum { FAKE_BLAS_FINDS, FAKE_BLAS_FINDS_NONE, FAKE_BLAS_STATE_BAD } heuristic;
+    uint32_t least_alignment; /* there is no algorithm for addresses or strides of fewer bytes */
+    bool idle;                /* a product is checked, and not computed */
+    int products;             /* that ran, idle or not */
     char why[160];
 };
 extern struct fake_blas fake_blas;

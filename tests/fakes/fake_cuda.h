@@ -25,6 +25,7 @@
 #include <pthread.h>
 #include <stddef.h>
 
+/* Streams: that exist at a time. */
 enum { FAKE_STREAMS_MAX = 16, FAKE_WORK_MAX = 16384, FAKE_ALLOCATIONS_MAX = 512 };
 
 struct fake_event {
@@ -38,7 +39,16 @@ struct fake_event {
 };
 
 struct fake_work {
-    enum { WORK_RUN, WORK_POLL, WORK_OP, WORK_COPY, WORK_RECORD, WORK_WAIT, WORK_GRAPH } kind;
+    enum {
+        WORK_RUN,
+        WORK_POLL,
+        WORK_OP,
+        WORK_COPY,
+        WORK_SET,
+        WORK_RECORD,
+        WORK_WAIT,
+        WORK_GRAPH
+    } kind;
     cudaHostFn_t fn;
     bool (*poll)(void *arg);
     const struct lk_op *op;
@@ -47,21 +57,27 @@ struct fake_work {
     void *to;
     const void *from;
     size_t bytes;
+    int value;                /* SET: of each byte */
     struct fake_graph *graph; /* GRAPH: holds a reference */
     struct fake_event *event;
     int number; /* RECORD, WAIT: number of the record */
     double queued_ms;
+    /* What fake_cuda.called returned, for this work, and for the launch of its graph or 0. */
+    uint64_t call, launch;
 };
 
 struct fake_stream {
     size_t done, n;
     int priority;
+    bool destroyed;             /* its work still runs */
     bool busy;                  /* runs a host function on a thread of its own */
     struct fake_graph *capture; /* graph that captures this stream */
     size_t tail;                /* last node of this stream in it; SIZE_MAX: none yet */
     bool *ran;                  /* by node, of the graph that is running */
+    double ms;                  /* with takes_ms: end of the last work */
+    bool began;                 /* the next work has begun, and will end at `ends_ms` */
+    double begins_ms, ends_ms;
     struct fake_work work[FAKE_WORK_MAX];
-    double ms; /* with takes_ms: end of the last work */
 };
 
 struct fake_memory {
@@ -80,6 +96,9 @@ struct fake_cuda {
      * host's times. With it, work starts when the work before it on its stream, the work it waits
      * for, and all work that the host had seen end when it enqueued it, has ended. */
     double (*takes_ms)(const struct fake_work *w, const struct fake_stream *s);
+    /* The model's time is the host's clock: work starts no earlier than it was enqueued, and ends
+     * when the clock says so. Programs then see a GPU that takes its time. */
+    bool real_time;
     double seen_ms;    /* time of the latest event that the host has seen pass */
     uint64_t reset_ns; /* time 0 of the model, in lk_now_ns */
     double drift;      /* part by which the GPU's clock runs faster than the host's */
@@ -89,6 +108,11 @@ struct fake_cuda {
     bool stuck;         /* no stream advances */
     bool idle;          /* ops and copies do nothing and memory is not filled: for large models */
     bool host_threads;  /* host functions run on threads of their own, and may wait */
+    /* (optional, both) What a profiler sees of ops, copies, memsets and graphs: the call, on the
+     * caller's thread, which returns a number of its own, and later the work that it led to; the
+     * work of a graph's nodes has the launch's number, too. */
+    uint64_t (*called)(const struct fake_work *w);
+    void (*ran)(const struct fake_work *w, cudaStream_t s, uint64_t start_ns, uint64_t end_ns);
     struct fake_graph *capture; /* graph being captured, by this thread: */
     pthread_t capturer;
     int graphs_alive, graph_launches;
@@ -109,6 +133,8 @@ void fake_cuda_reset(int gpus);
 void fake_cuda_check_clean(void);
 /* Advance every stream by one step. */
 void fake_cuda_step(void);
+/* As cudaMemsetAsync. */
+cudaError_t fake_cuda_set_on(cudaStream_t s, void *p, int value, size_t bytes);
 /* Put fn on the stream; it runs in stream order. */
 void fake_cuda_run_on(cudaStream_t s, cudaHostFn_t fn, void *arg);
 /* Put poll on the stream; it is called, with device memory accessible, until it returns true. */
@@ -116,6 +142,8 @@ void fake_cuda_poll_on(cudaStream_t s, bool (*poll)(void *arg), void *arg);
 /* Make device memory accessible, for a test's code in place of a kernel, and inaccessible again. */
 void fake_cuda_open(void);
 void fake_cuda_close(void);
+/* Return true for page-locked host memory. */
+bool fake_cuda_is_host(const void *p);
 /* End the test unless [p, p + bytes) is device memory. */
 void fake_cuda_check_device(const void *p, size_t bytes);
 /* Copy device memory to the host at once, regardless of the streams. */

@@ -444,10 +444,12 @@ static cudnnStatus_t fake_BackendExecute(cudnnHandle_t h, cudnnBackendDescriptor
         else if ((uintptr_t)at[i] % LK_DNN_ALIGNMENT)
             return refuse(CUDNN_STATUS_BAD_PARAM, "tensor %zu is not aligned", i);
     }
+    fake_cudnn.runs++;
+    if (fake_cudnn.idle)
+        return CUDNN_STATUS_SUCCESS;
     memcpy(&workspace, room->values, sizeof workspace);
     memset(workspace, 0xff, fake_cudnn.workspace_bytes);
     graph_run(&g, GRAPH_AS_TYPED, at);
-    fake_cudnn.runs++;
     return CUDNN_STATUS_SUCCESS;
 }
 

@@ -33,6 +33,7 @@ struct fake_cudnn {
     int calls;
     cudnnStatus_t fail_with;
     bool no_memory;
+    bool idle; /* a plan that is executed is checked, and not run */
     char why[160];
 };
 extern struct fake_cudnn fake_cudnn;

@@ -1,6 +1,8 @@
 /* Memory of the fake machine. */
 #include "tests/fakes/fake_machine_cuda.h"
 
+#include "base/clock.h"
+
 #include <check.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -41,6 +43,13 @@ void fake_cuda_close(void)
     if (--fake_cuda.open == 0)
         protect(PROT_NONE);
     fake_unlock();
+}
+
+bool fake_cuda_is_host(const void *p)
+{
+    const struct fake_memory *m = fake_memory_of(p, 1);
+
+    return m && m->host;
 }
 
 void fake_cuda_check_device(const void *p, size_t bytes)
@@ -146,13 +155,30 @@ cudaError_t fake_cudaFreeHost(void *p)
 
 cudaError_t fake_cudaMemset(void *p, int value, size_t bytes)
 {
+    struct fake_work w = {.kind = WORK_SET, .to = p, .value = value, .bytes = bytes};
+
     FAKE_CALLED();
     FAKE_UNSAFE();
     fake_cuda_open();
     fake_cuda_check_device(p, bytes);
-    memset(p, value, bytes);
+    if (!fake_cuda.idle)
+        memset(p, value, bytes);
+    if (fake_cuda.called && fake_cuda.ran) {
+        uint64_t now_ns = lk_now_ns();
+
+        w.call = fake_cuda.called(&w);
+        fake_cuda.ran(&w, NULL, now_ns, now_ns + 1);
+    }
     fake_cuda_close();
     return cudaSuccess;
+}
+
+cudaError_t fake_cuda_set_on(cudaStream_t s, void *p, int value, size_t bytes)
+{
+    FAKE_CALLED();
+    fake_cuda_check_device(p, bytes);
+    return fake_enqueue(
+        s, (struct fake_work){.kind = WORK_SET, .to = p, .value = value, .bytes = bytes});
 }
 
 cudaError_t fake_cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,

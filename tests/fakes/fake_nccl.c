@@ -10,6 +10,7 @@
 #include "tests/fakes/fake_cuda.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -55,7 +56,9 @@ struct ncclComm {
     ncclResult_t state;
     uint64_t calls;
     atomic_bool aborted;
-    struct work *launch; /* the last collective's work, enqueued after these results */
+    struct work *launch; /* the last collective's work, until it is on its stream */
+    pthread_t launcher;
+    bool launching; /* by that thread, which ends before the last of these results */
 };
 
 /* Never freed: work on a stream may still read an aborted one. */
@@ -199,12 +202,28 @@ static void launch(struct ncclComm *c)
     fake_cuda_poll_on(w->stream, proceed, w);
 }
 
+static void *launch_alone(void *comm)
+{
+    launch(comm);
+    return NULL;
+}
+
+static void await_launch(struct ncclComm *c)
+{
+    if (c->launching)
+        ck_assert_int_eq(pthread_join(c->launcher, NULL), 0);
+    c->launching = false;
+}
+
 /* Return the result of a call: in progress, or at once. */
 static ncclResult_t answer(struct ncclComm *c)
 {
     c->progress = fake_nccl.in_progress;
-    if (c->progress > 0)
+    if (c->progress > 0) {
+        ck_assert_int_eq(pthread_create(&c->launcher, NULL, launch_alone, c), 0);
+        c->launching = true;
         return ncclInProgress;
+    }
     launch(c);
     return ncclSuccess;
 }
@@ -354,7 +373,7 @@ static ncclResult_t get_error(ncclComm_t c, ncclResult_t *out)
     } else if (c->state == ncclSuccess && c->progress > 0) {
         *out = ncclInProgress;
         if (--c->progress == 0)
-            launch(c);
+            await_launch(c);
     }
     return leave(c, ncclSuccess);
 }
@@ -372,8 +391,7 @@ static ncclResult_t end(ncclComm_t c)
 {
     /* Its work may still be in a stream and read it. */
     atomic_store(&c->aborted, true);
-    free(c->launch);
-    c->launch = NULL;
+    await_launch(c);
     fake_nccl.comms_alive--;
     return leave(c, ncclSuccess);
 }

@@ -4,9 +4,10 @@
  * collective is work of a stream that ends when all ranks' streams have reached it, with real sums.
  * The fields of fake_nccl, each process's own, choose its results.
  *
- * As in NCCL, a communicator is in progress for a while after each call, and a collective is on its
- * stream only after that. Calls that NCCL forbids end the test: two threads inside at once, calls
- * while in progress, destroying without finalizing, anything after the end.
+ * As in NCCL, a communicator is in progress for a while after each call; a collective is put on its
+ * stream meanwhile, by a thread that NCCL makes for it. Calls that NCCL forbids end the test: two
+ * threads inside at once, calls while in progress, destroying without finalizing, anything after
+ * the end.
  */
 #ifndef LK_TESTS_FAKE_NCCL_H
 #define LK_TESTS_FAKE_NCCL_H
@@ -37,7 +38,8 @@ struct fake_nccl {
     atomic_int comms_alive, inits, finalized, destroyed, aborted, registered, memory_alive;
     ncclConfig_t config; /* config of the last init */
     /* (optional, both) What a profiler sees of a collective: NCCL calls the launch of its kernel,
-     * which returns the call's correlation id; later the kernel ran on the stream. */
+     * on the thread that does it, which returns the call's correlation id; later the kernel ran on
+     * the stream. */
     uint32_t (*called)(void);
     void (*ran)(const char *kernel, cudaStream_t stream, uint32_t correlation, uint64_t start_ns,
                 uint64_t end_ns);

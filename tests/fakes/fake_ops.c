@@ -12,13 +12,17 @@
 
 enum kind { REAL, WIDE, TOKENS, BYTES };
 
+/* What the tensor cores are given of a product's float factor: cuBLASLt lets them cut bits off, our
+ * own kernels round. */
+enum factor { NO_FACTOR, CUT, ROUNDED };
+
 /* A pointer among the arguments. */
 struct buffer {
     void **at;
     enum kind kind;
     size_t n;     /* elements; BYTES: bytes */
     bool written; /* else only read */
-    bool factor;  /* factor of a product on the tensor cores */
+    enum factor factor;
 };
 
 /* One run of an op; `copy` holds its changed arguments. */
@@ -37,7 +41,8 @@ struct run {
     float *scratch[2]; /* for attention, whose kernels keep less than its definition */
 };
 
-static void add(struct run *r, const void *at, enum kind kind, size_t n, bool written, bool factor)
+static void add(struct run *r, const void *at, enum kind kind, size_t n, bool written,
+                enum factor factor)
 {
     void **p = (void **)(uintptr_t)at;
 
@@ -47,11 +52,12 @@ static void add(struct run *r, const void *at, enum kind kind, size_t n, bool wr
     r->buffers[r->n_buffers++] = (struct buffer){p, kind, n, written, factor};
 }
 
-#define READ(member, n)   add(r, &a->member, REAL, n, false, false)
-#define FACTOR(member, n) add(r, &a->member, REAL, n, false, true)
-#define WRITE(member, n)  add(r, &a->member, REAL, n, true, false)
-#define WIDE(member, n)   add(r, &a->member, WIDE, n, true, false)
-#define TOKENS(member, n) add(r, &a->member, TOKENS, n, false, false)
+#define READ(member, n)    add(r, &a->member, REAL, n, false, NO_FACTOR)
+#define FACTOR(member, n)  add(r, &a->member, REAL, n, false, CUT)
+#define ROUNDED(member, n) add(r, &a->member, REAL, n, false, ROUNDED)
+#define WRITE(member, n)   add(r, &a->member, REAL, n, true, NO_FACTOR)
+#define WIDE(member, n)    add(r, &a->member, WIDE, n, true, NO_FACTOR)
+#define TOKENS(member, n)  add(r, &a->member, TOKENS, n, false, NO_FACTOR)
 
 /* Every function: static void OP_buffers(struct run *r, struct lk_OP_args *a). */
 #define BUFFERS(op) static void op##_buffers(struct run *r, struct lk_##op##_args *a)
@@ -138,7 +144,7 @@ BUFFERS(attention_forward)
 
     WRITE(out, n);
     WIDE(log_sum, a->samples * a->heads * a->context);
-    FACTOR(qkv, 3 * n);
+    ROUNDED(qkv, 3 * n);
 }
 
 BUFFERS(attention_backward)
@@ -146,8 +152,8 @@ BUFFERS(attention_backward)
     size_t n = a->samples * a->context * a->channels;
 
     WRITE(dqkv, 3 * n);
-    FACTOR(dout, n);
-    FACTOR(qkv, 3 * n);
+    ROUNDED(dout, n);
+    ROUNDED(qkv, 3 * n);
     READ(out, n);
     WIDE(log_sum, a->samples * a->heads * a->context);
 }
@@ -198,7 +204,7 @@ BUFFERS(cross_entropy_backward)
 
 static void table_buffer(struct run *r, const struct lk_optim_tensor *const *tensors, size_t n)
 {
-    add(r, tensors, BYTES, n * sizeof **tensors, false, false);
+    add(r, tensors, BYTES, n * sizeof **tensors, false, NO_FACTOR);
 }
 
 BUFFERS(sgd)
@@ -231,14 +237,14 @@ BUFFERS(fill)
 
 BUFFERS(cast_to_wire)
 {
-    add(r, &a->out, BYTES, a->n * sizeof(uint16_t), true, false);
+    add(r, &a->out, BYTES, a->n * sizeof(uint16_t), true, NO_FACTOR);
     READ(in, a->n);
 }
 
 BUFFERS(cast_from_wire)
 {
     WRITE(out, a->n);
-    add(r, &a->in, BYTES, a->n * sizeof(uint16_t), false, false);
+    add(r, &a->in, BYTES, a->n * sizeof(uint16_t), false, NO_FACTOR);
 }
 
 BUFFERS(wait)
@@ -255,8 +261,8 @@ BUFFERS(hold)
 
 BUFFERS(move)
 {
-    add(r, &a->to, BYTES, a->bytes, true, false);
-    add(r, &a->from, BYTES, a->bytes, false, false);
+    add(r, &a->to, BYTES, a->bytes, true, NO_FACTOR);
+    add(r, &a->from, BYTES, a->bytes, false, NO_FACTOR);
 }
 
 /* List the buffers of this op; false if `is` is another op. */
@@ -273,14 +279,15 @@ static bool (*const rows[])(struct run *r, const struct lk_op *is) = {LK_OP_LIST
 
 /* ---- Elements ---- */
 
-static float tf32(float x)
+/* Keep 10 of the mantissa's 23 bits. */
+static float tf32(float x, enum factor how)
 {
     uint32_t bits;
 
     if (!isfinite(x))
         return x;
     memcpy(&bits, &x, sizeof bits);
-    bits &= ~0x1fffU; /* cut off 13 of 23 bits, as tensor cores do */
+    bits = (bits + (how == ROUNDED ? 0x1000U : 0)) & ~0x1fffU;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
@@ -323,7 +330,7 @@ static void hold(struct run *r, const struct buffer *b)
         *h = (struct held){*b->at, to_floats(r->config->real, *b->at, b->n), b, false};
     }
     for (size_t i = 0; i < b->n && b->factor && r->config->real == LK_F32; i++)
-        h->host[i] = tf32(h->host[i]);
+        h->host[i] = tf32(h->host[i], b->factor);
     h->written |= b->written;
     *b->at = h->host;
 }
@@ -356,14 +363,13 @@ static float *zeros(size_t n)
     return p;
 }
 
-/* Recompute the probabilities: the kernels keep the softmax's sums, the definition its results. */
+/* Recompute the probabilities, also where the caller has memory for them: the kernels keep the
+ * softmax's sums, the definition its results. */
 static void give_probs(struct run *r, const struct lk_op *op)
 {
     if (op == &lk_op_attention_forward) {
         struct lk_attention_forward_args *a = (void *)r->copy;
 
-        if (a->probs)
-            return;
         r->scratch[0] = zeros(a->samples * a->heads * a->context * a->context);
         a->probs = r->scratch[0];
     } else if (op == &lk_op_attention_backward) {
@@ -374,8 +380,6 @@ static void give_probs(struct run *r, const struct lk_op *op)
                                               .channels = a->channels,
                                               .heads = a->heads};
 
-        if (a->probs)
-            return;
         r->scratch[0] = zeros(a->samples * a->heads * a->context * a->context);
         r->scratch[1] = zeros(a->samples * a->context * a->channels + a->context * a->context);
         f.probs = r->scratch[0];
@@ -400,10 +404,11 @@ static void check_tensor(const struct run *r, const struct lk_optim_tensor *t)
     for (size_t i = 0; i < LK_COUNT(all); i++)
         if (all[i].p)
             r->config->check(all[i].p, all[i].bytes);
-    ck_assert(r->config->real == LK_F32 ? !t->master : !!t->master);
+    ck_assert(r->config->real == LK_F32 || t->master);
 }
 
-/* Update one tensor at a time, on floats: exact weights are updated, narrow ones rounded. */
+/* Update one tensor at a time, on floats: masters are updated, from which the weights are
+ * rounded. */
 static void update(struct run *r, const struct lk_op *op)
 {
     struct lk_sgd_args *sgd = (void *)r->copy;
@@ -420,6 +425,8 @@ static void update(struct run *r, const struct lk_op *op)
         if (r->config->real == LK_BF16) {
             grad = to_floats(LK_BF16, t.grad, t.n);
             t.grad = grad;
+        }
+        if (t.master) {
             t.param = t.master;
             t.master = NULL;
         }
@@ -433,7 +440,28 @@ static void update(struct run *r, const struct lk_op *op)
         op->cpu(r->copy);
         if (r->config->real == LK_BF16)
             to_bf16(tensors[i].param, tensors[i].master, t.n);
+        else if (tensors[i].master)
+            memcpy(tensors[i].param, tensors[i].master, t.n * sizeof(float));
         free(grad);
+    }
+}
+
+/* The bias's gradient sums exact floats, while the product that it comes with rounds them. */
+static void weight_gradient(struct run *r, const struct lk_matmul_backward_weight_args *exact)
+{
+    struct lk_matmul_backward_weight_args *a = (void *)r->copy;
+    size_t stride = lk_op_stride(exact->stride, exact->outputs);
+    float *dbias = a->dbias;
+
+    if (r->config->real == LK_F32 && r->config->tf32)
+        a->dbias = NULL;
+    lk_op_matmul_backward_weight.cpu(a);
+    for (size_t o = 0; o < exact->outputs && dbias && !a->dbias; o++) {
+        double sum = exact->accumulate ? (double)dbias[o] : 0;
+
+        for (size_t i = 0; i < exact->rows; i++)
+            sum += (double)((const float *)exact->dout)[i * stride + o];
+        dbias[o] = (float)sum;
     }
 }
 
@@ -458,6 +486,8 @@ void fake_ops_run(const struct lk_op *op, const void *args, const struct fake_op
     give_probs(r, op);
     if (op == &lk_op_sgd || op == &lk_op_adamw)
         update(r, op);
+    else if (op == &lk_op_matmul_backward_weight)
+        weight_gradient(r, args);
     else
         op->cpu(r->copy);
     give_back(r);

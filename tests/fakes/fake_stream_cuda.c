@@ -12,6 +12,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Return the host's clock, ms, which events have unless a model of time is at work. */
+static double clock_ms(void)
+{
+    return (double)lk_now_ns() / 1e6;
+}
+
 static void run_work(const struct fake_work *w)
 {
     const struct fake_ops_config config = {
@@ -31,11 +37,50 @@ static void run_work(const struct fake_work *w)
         memmove(w->to, w->from, w->bytes);
         fake_cuda_close();
     }
+    if (w->kind == WORK_SET && !fake_cuda.idle) {
+        fake_cuda_open();
+        fake_cuda_check_device(w->to, w->bytes);
+        memset(w->to, w->value, w->bytes);
+        fake_cuda_close();
+    }
     if (w->kind == WORK_RECORD) {
         w->event->passed = w->number;
         if (!fake_cuda.takes_ms)
-            w->event->ms = (double)lk_now_ns() / 1e6;
+            w->event->ms = clock_ms();
     }
+}
+
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Return true for work whose call a profiler sees. */
+static bool is_seen(const struct fake_work *w)
+{
+    return w->kind == WORK_OP || w->kind == WORK_COPY || w->kind == WORK_SET ||
+           w->kind == WORK_GRAPH;
+}
+
+/* Run work that begins now; with a model of time, its time has passed. Tell whoever wants to know.
+ * launch: of the graph whose node it is, or NULL. */
+static void run(struct fake_stream *s, const struct fake_work *w, double begins_ms,
+                const struct fake_work *launch)
+{
+    const double gap_ms = 1e-3, shortest_ms = 5e-3; /* more than the error of reading two clocks */
+    struct fake_work seen = *w;
+    uint64_t zero_ns = fake_cuda.takes_ms && !fake_cuda.real_time ? fake_cuda.reset_ns : 0;
+
+    if (!fake_cuda.takes_ms)
+        begins_ms = later(clock_ms(), s->ms + gap_ms);
+    run_work(w);
+    if (!fake_cuda.takes_ms)
+        s->ms = later(clock_ms(), begins_ms + shortest_ms);
+    if (launch)
+        seen.launch = launch->call;
+    if (fake_cuda.ran && is_seen(w) && w->kind != WORK_GRAPH)
+        fake_cuda.ran(&seen, (cudaStream_t)s, zero_ns + (uint64_t)(begins_ms * 1e6),
+                      zero_ns + (uint64_t)(s->ms * 1e6));
 }
 
 struct host_call {
@@ -78,11 +123,14 @@ static bool polled(const struct fake_work *w)
     return done;
 }
 
-/* Run one node of the graph; false if none was left. */
-static bool step_graph(struct fake_stream *s, struct fake_graph *g)
+/* Run one node of the graph that the stream's next work launches; false if none was left. */
+static bool step_graph(struct fake_stream *s, const struct fake_work *launch)
 {
+    struct fake_graph *g = launch->graph;
+    bool first = !s->ran;
     const struct fake_node *node = fake_graph_next(g, s);
     _Alignas(max_align_t) char args[LK_OP_ARGS_MAX];
+    double begins_ms;
     struct fake_work w;
 
     if (!node)
@@ -94,14 +142,15 @@ static bool step_graph(struct fake_stream *s, struct fake_graph *g)
         memcpy(args, w.arg, w.op->args_bytes); /* a run may change them */
         w.arg = args;
     }
-    if (w.kind != WORK_RECORD) /* a captured record has no event of its own */
-        run_work(&w);
+    if (w.kind == WORK_RECORD) /* a captured record has no event of its own */
+        return true;
+    if (first)
+        s->ms = later(s->ms, launch->queued_ms);
+    begins_ms = s->ms;
+    if (fake_cuda.takes_ms)
+        s->ms += fake_cuda.takes_ms(&w, s);
+    run(s, &w, begins_ms, launch);
     return true;
-}
-
-static double later(double a, double b)
-{
-    return a > b ? a : b;
 }
 
 void fake_saw(double ms)
@@ -109,17 +158,26 @@ void fake_saw(double ms)
     fake_cuda.seen_ms = later(fake_cuda.seen_ms, ms);
 }
 
-/* Advance the model's time before the work runs. */
-static void pass_time(struct fake_stream *s, const struct fake_work *w)
+/* Advance the model's time before the work runs; false if that time is still to come. */
+static bool pass_time(struct fake_stream *s, const struct fake_work *w)
 {
     if (!fake_cuda.takes_ms)
-        return;
-    s->ms = later(s->ms, w->queued_ms);
-    if (w->kind == WORK_WAIT)
-        s->ms = later(s->ms, w->event->ms);
-    s->ms += fake_cuda.takes_ms(w, s);
+        return true;
+    if (!s->began) {
+        s->ms = later(s->ms, w->queued_ms);
+        if (w->kind == WORK_WAIT)
+            s->ms = later(s->ms, w->event->ms);
+        s->begins_ms = s->ms;
+        s->ends_ms = s->ms + fake_cuda.takes_ms(w, s);
+        s->began = true;
+    }
+    if (fake_cuda.real_time && clock_ms() < s->ends_ms)
+        return false;
+    s->began = false;
+    s->ms = s->ends_ms;
     if (w->kind == WORK_RECORD)
         w->event->ms = s->ms;
+    return true;
 }
 
 static bool step(struct fake_stream *s)
@@ -129,7 +187,7 @@ static bool step(struct fake_stream *s)
     if (s->done == s->n || s->busy || fake_cuda.stuck)
         return false;
     w = s->work[s->done];
-    if (w.kind == WORK_GRAPH && step_graph(s, w.graph))
+    if (w.kind == WORK_GRAPH && !s->began && step_graph(s, &w))
         return true;
     if (w.kind == WORK_WAIT && w.event->passed < w.number)
         return false;
@@ -139,9 +197,10 @@ static bool step(struct fake_stream *s)
         start_host_thread(s, &w);
         return false;
     }
+    if (!pass_time(s, &w))
+        return false;
     s->done++;
-    pass_time(s, &w);
-    run_work(&w);
+    run(s, &w, s->begins_ms, NULL);
     if (w.kind == WORK_OP)
         free(w.arg);
     if (w.kind == WORK_GRAPH)
@@ -172,17 +231,22 @@ void fake_cuda_step(void)
 
 cudaError_t fake_put(struct fake_stream *f, const struct fake_work *w, size_t other)
 {
+    struct fake_work put = *w;
+
+    ck_assert_msg(!f->destroyed, "work for a destroyed stream");
     if (f->capture && f->capture->spoilt)
         return cudaErrorStreamCaptureInvalidated;
+    if (fake_cuda.called && is_seen(w))
+        put.call = fake_cuda.called(w);
     if (f->capture) {
-        fake_graph_add(f->capture, f, w, other);
+        fake_graph_add(f->capture, f, &put, other);
         return cudaSuccess;
     }
+    put.queued_ms = fake_cuda.real_time ? clock_ms() : fake_cuda.seen_ms;
     if (f->done == f->n)
         f->done = f->n = 0;
     ck_assert_uint_lt(f->n, FAKE_WORK_MAX);
-    f->work[f->n] = *w;
-    f->work[f->n++].queued_ms = fake_cuda.seen_ms;
+    f->work[f->n++] = put;
     return cudaSuccess;
 }
 
@@ -205,18 +269,31 @@ cudaError_t fake_cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
     return cudaSuccess;
 }
 
+/* Return a stream that never was, or else one that is no more. */
+static struct fake_stream *free_stream(void)
+{
+    struct fake_stream *f = fake_cuda.streams;
+
+    if (fake_cuda.n_streams < FAKE_STREAMS_MAX)
+        return &fake_cuda.streams[fake_cuda.n_streams++];
+    while (f < fake_cuda.streams + FAKE_STREAMS_MAX && (!f->destroyed || f->busy || f->done < f->n))
+        f++;
+    ck_assert_msg(f < fake_cuda.streams + FAKE_STREAMS_MAX, "too many streams");
+    memset(f, 0, offsetof(struct fake_stream, work));
+    return f;
+}
+
 cudaError_t fake_cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int priority)
 {
     struct fake_stream *f;
 
     FAKE_CALLED();
-    fake_lock();
-    ck_assert_uint_lt(fake_cuda.n_streams, FAKE_STREAMS_MAX);
-    f = &fake_cuda.streams[fake_cuda.n_streams++];
-    fake_unlock();
     ck_assert_uint_eq(flags, cudaStreamNonBlocking);
+    fake_lock();
+    f = free_stream();
     f->priority = priority;
     fake_cuda.streams_alive++;
+    fake_unlock();
     *s = (cudaStream_t)f;
     return cudaSuccess;
 }
@@ -235,7 +312,10 @@ void fake_waits(cudaStream_t s)
 cudaError_t fake_cudaStreamDestroy(cudaStream_t s)
 {
     fake_waits(s);
+    fake_lock();
+    ((struct fake_stream *)s)->destroyed = true;
     fake_cuda.streams_alive--;
+    fake_unlock();
     return cudaSuccess;
 }
 
@@ -250,7 +330,7 @@ static void finish(struct fake_stream *f)
         fake_lock();
         fake_cuda_step();
         done = f->done == f->n;
-        waits = f->busy || (!done && f->work[f->done].kind == WORK_POLL);
+        waits = f->busy || (!done && (fake_cuda.real_time || f->work[f->done].kind == WORK_POLL));
         fake_unlock();
         if (waits)
             usleep(50);

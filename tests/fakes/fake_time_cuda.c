@@ -34,8 +34,16 @@ static double compute_ms(const struct fake_stream *s)
     if (s->ms < fake_time.move_until_ms || queued(&lk_op_move, s))
         slowdown = fake_time.wire_slowdown;
     else if (s->ms < fake_time.hold_until_ms)
-        slowdown = fake_time.wait_slowdown;
+        slowdown = fake_time.wait_slowdown + fake_time.hold_part;
     return fake_time.compute_ms * (1 + slowdown);
+}
+
+/* Return the time until a waiting surrogate leaves multiprocessors to others. */
+static double queue_ms(const struct fake_stream *s)
+{
+    return fake_time.hold_part >= 1 && s->ms < fake_time.hold_until_ms
+               ? fake_time.hold_until_ms - s->ms
+               : 0;
 }
 
 static double op_ms(const struct fake_work *w, const struct fake_stream *s)
@@ -50,31 +58,25 @@ static double op_ms(const struct fake_work *w, const struct fake_stream *s)
     }
     if (w->op == &lk_op_matmul_forward) {
         fake_time.products++;
-        return cost.flops / fake_time.flops * 1e3;
+        return queue_ms(s) + cost.flops / fake_time.flops * 1e3;
     }
     ms = cost.seconds * 1e3;
     if (w->op == &lk_op_hold) {
         fake_time.holds++;
         fake_time.hold_until_ms = s->ms + ms;
+        if (fake_time.multiprocessors > 0)
+            fake_time.hold_part =
+                (double)((const struct lk_hold_args *)w->arg)->ctas / fake_time.multiprocessors;
     }
     if (w->op == &lk_op_move) {
         fake_time.moves++;
+        if (ms <= 0) /* as fast as it can */
+            ms = cost.bytes / 2 / fake_time.copy_Bps * 1e3;
         if (s->ms < fake_time.compute_until_ms || queued(&lk_op_gelu_backward, s))
             ms *= 1 + fake_time.delta;
         fake_time.move_until_ms = s->ms + ms;
     }
     return ms;
-}
-
-static bool on_host(const void *p)
-{
-    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
-        const struct fake_memory *m = &fake_cuda.memory[i];
-
-        if (m->at && (const char *)p >= m->at && (const char *)p < m->at + m->bytes)
-            return m->host;
-    }
-    return false;
 }
 
 static double takes_ms(const struct fake_work *w, const struct fake_stream *s)
@@ -83,7 +85,9 @@ static double takes_ms(const struct fake_work *w, const struct fake_stream *s)
         return op_ms(w, s);
     if (w->kind == WORK_COPY)
         return (double)w->bytes /
-               (on_host(w->from) || on_host(w->to) ? fake_time.host_Bps : fake_time.copy_Bps) * 1e3;
+               (fake_cuda_is_host(w->from) || fake_cuda_is_host(w->to) ? fake_time.host_Bps
+                                                                       : fake_time.copy_Bps) *
+               1e3;
     return 0;
 }
 

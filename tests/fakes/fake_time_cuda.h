@@ -11,8 +11,11 @@ struct fake_time {
     double compute_ms;                /* of any other op */
     /* Relative slowdown of compute beside a waiting or moving surrogate, and of the moving one. */
     double wait_slowdown, wire_slowdown, delta;
+    /* What a waiting surrogate's blocks add to its slowdown: their part of these, and all work
+     * waits where none are left. 0: nothing. */
+    int multiprocessors;
     int moves, holds, products; /* numbers of ops that ran */
-    double hold_until_ms, move_until_ms, compute_until_ms;
+    double hold_until_ms, move_until_ms, compute_until_ms, hold_part;
 };
 extern struct fake_time fake_time;
 

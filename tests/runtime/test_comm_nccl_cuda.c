@@ -133,6 +133,17 @@ struct results {
     int in_progress;
 };
 
+static pthread_t caller;
+static atomic_int launches_here, launches_elsewhere;
+
+static uint32_t note_launch(void)
+{
+    atomic_fetch_add(pthread_equal(pthread_self(), caller) ? &launches_here : &launches_elsewhere,
+                     1);
+    return 0;
+}
+
+/* A non-blocking communicator puts its work on the stream by threads that NCCL makes. */
 static enum lk_status all_collectives(struct rank *me)
 {
     const struct results *r = me->ctx;
@@ -140,10 +151,14 @@ static enum lk_status all_collectives(struct rank *me)
     enum lk_status st = LK_OK;
 
     fake_nccl.in_progress = r->in_progress;
+    fake_nccl.called = note_launch;
+    caller = pthread_self();
     LK_TRY(open_node(me, NULL, r->registers, plenty_ns, &n));
     LK_TRY(expect(fake_nccl.config.maxCTAs == 2, "at most 2 CTAs"));
     LK_TRY(expect(fake_nccl.config.minCTAs == NCCL_CONFIG_UNDEF_INT, "NCCL's own minimum"));
     LK_TRY(nccl_cases_run(n.comm, n.net, &r->way));
+    LK_TRY(expect(r->in_progress ? launches_elsewhere && !launches_here : !launches_elsewhere,
+                  "launches on NCCL's threads"));
 out:
     st = close_node(&n, st);
     return st == LK_OK ? check_end(false) : st;

@@ -128,7 +128,7 @@ static void start_last_step(void *ctx, int64_t step, double loss)
 START_TEST(every_bucket_adds_a_launch_and_two_events)
 {
     struct lk_cuda_calls calls = fake_cuda_calls;
-    int ops, updates, records, waits;
+    int ops = 0, updates = 0, records = 0, waits = 0;
 
     calls.run_op = count_op;
     calls.EventRecord = count_record;

@@ -1,7 +1,7 @@
 /*
  * tools/check-gpu without a GPU: it must report that there is none; its parts on the CPU are
- * compared with PyTorch's numbers; parts that fail or hang; README's table against result files.
- * Also the bundle for GPU machines: programs that need only the C library.
+ * compared with PyTorch's numbers; parts that fail, hang or are ended; README's table against
+ * result files. Also the bundle for GPU machines: programs that need only the C library.
  */
 #include "base/array.h"
 #include "base/json.h"
@@ -117,6 +117,13 @@ START_TEST(parts_fit_into_nine_minutes)
 }
 END_TEST
 
+/* What neither a GPU nor a whole check is needed for. */
+START_TEST(pieces)
+{
+    assert_code(shell("python3 tests/tools/check_gpu_units.py $dir"), 0);
+}
+END_TEST
+
 /* Choose a python3 with PyTorch, from PATH or the system; without one the part
  * reports that it was skipped. */
 #define PYTHON "python=python3; python3 -c 'import torch' 2> /dev/null || python=/usr/bin/python3; "
@@ -143,7 +150,6 @@ START_TEST(every_part_on_the_cpu)
         ck_assert_ptr_nonnull(strstr(of_part(doc, "losses", "reason"), "no PyTorch"));
     lk_json_free(doc);
     assert_file("gpu-cpu-*.forecast.json");
-    assert_file("gpu-cpu-*.forecast.csv");
     ck_assert_int_eq(shell("mv $dir/out/*.job.json $dir/job.json"), 0);
     path = scratch_path(scratch_dir, "job.json");
     ck_assert_msg(lk_job_read(path, &job) == LK_OK, "%s", lk_error_text());
@@ -172,21 +178,37 @@ START_TEST(parts_of_a_day_come_together)
     if (strcmp(of_part(doc, "fixtures", "status"), "pass") != 0)
         ck_assert_str_eq(of_part(doc, "fixtures", "reason"), "no PyTorch here");
     else
-        assert_file("gpu-cpu-*.fixtures/2-rank/rank1.pt.trace.json.gz");
+        assert_code(shell("tar tf $dir/out/gpu-cpu-*.fixtures.tar.gz | grep -qx "
+                          "2-rank/rank1.pt.trace.json.gz"),
+                    0);
     lk_json_free(doc);
+    assert_code(shell("tar tf $dir/out/gpu-cpu-*.logs.tar.gz | sort | tr '\\n' ' '"), 0);
+    assert_said("check.log ddp.log fixtures.log nsys.log profile.log sanitizer.log ");
     assert_code(shell("grep -q '^| verified training: [^|]*| [0-9.e-]* | <= 1 | met |$' "
                       "$dir/out/gpu-cpu-*.md && grep -q '^| ddp | pass |' $dir/out/gpu-cpu-*.md"),
                 0);
     assert_code(shell(PYTHON BUNDLE "--parts nsys,nvml --limit all=0.5"), 0);
     assert_said("2 not run");
     doc = result();
-    ck_assert_str_eq(of_part(doc, "nsys", "status"), "not run");
+    ck_assert_str_eq(of_part(doc, "nvml", "status"), "not run");
     ck_assert_str_eq(of_part(doc, "ddp", "status"), "pass");
+    lk_json_free(doc);
+    /* An earlier result that a fresh machine does not have; what cannot run leaves its rows. */
+    assert_code(shell("mv $dir/out $dir/first && cd $dir && " PYTHON
+                      "b=$(ls first/*-[0-9][0-9].json) && $root/" BUNDLE
+                      "--parts nsys,ddp --merge $b --limit all=0.5"),
+                0);
+    doc = result();
+    ck_assert_str_eq(of_part(doc, "ddp", "status"), "pass");
+    ck_assert_str_eq(of_part(doc, "nsys", "status"), "skipped");
+    ck_assert_str_eq(of_part(doc, "sanitizer", "status"), "skipped");
     lk_json_free(doc);
     assert_code(shell(PYTHON "echo two > $dir/b/COMMIT && " BUNDLE "--parts nsys " PLENTY), 0);
     doc = result();
     ck_assert_str_eq(of_part(doc, "ddp", "status"), "");
     lk_json_free(doc);
+    assert_code(shell(PYTHON BUNDLE "--parts nsys --merge $dir/first/*-[0-9][0-9].json"), 2);
+    assert_said("its commit is one, and here it is two");
 }
 END_TEST
 
@@ -228,8 +250,8 @@ static void assert_machine_result(void)
 {
     static const char *const passed[] = {"machine", "suites",   "ddp",       "job",    "nvml",
                                          "records", "overhead", "calibrate", "shared", "graph",
-                                         "nsys",    "kernels",  "attention", "profile"};
-    static const char *const skipped[] = {"build", "nccl"};
+                                         "nsys",    "kernels",  "nccl",      "profile"};
+    static const char *const skipped[] = {"build", "gpus"};
     static const char *const torch[] = {"losses", "torch"};
     struct lk_json_doc *doc;
 
@@ -248,25 +270,32 @@ static void assert_machine_result(void)
     assert_code(shell("python3 tests/dry/check_result.py $dir/out/gpu-cpu-1-01.json"), 0);
 }
 
+/* Both calls, the second on a fresh machine: at most eight files come back from one. */
 START_TEST(every_part_on_a_machine_that_is_none)
 {
     static const char *const files[] = {
-        "-[0-9][0-9].json", ".job.json", ".forecast.json", ".forecast.csv", ".cluster.json",
-        ".cupti.txt",       ".md"};
+        ".job.json", ".forecast.json",   ".cluster.json", ".cupti.txt",
+        ".md",       "-[0-9][0-9].json", ".logs.tar.gz"};
     char pattern[64];
     int code =
         shell(ON_MACHINE "--quick " PLENTY
-                         " --parts build,machine,suites,ddp,losses,torch,job,nvml,records,overhead,"
-                         "calibrate,shared,nccl,graph,nsys,kernels,attention,profile");
+                         " --parts build,machine,nccl,suites,ddp,losses,torch,job,nvml,records,"
+                         "overhead,calibrate,shared,gpus,graph,kernels && ls out | wc -l");
 
+    if (code == 0) {
+        assert_said("\n7\n");
+        for (size_t i = 0; i < LK_COUNT(files); i++) {
+            snprintf(pattern, sizeof pattern, NAME "%s", files[i]);
+            assert_file(pattern);
+        }
+        ck_assert_int_eq(shell("mv $dir/out $dir/first"), 0);
+        code = shell(". $dir/gpu/environment && cd $dir && gpu/tools/check-gpu --from gpu --out "
+                     "out --quick " PLENTY " --parts nsys,profile --merge first/" NAME
+                     "-[0-9][0-9].json");
+    }
     if (code == 1)
         assert_machine_result(); /* says more of what failed */
     assert_code(code, 0);
-    for (size_t i = 0; i < LK_COUNT(files); i++) {
-        snprintf(pattern, sizeof pattern, NAME "%s", files[i]);
-        assert_file(pattern);
-    }
-    ck_assert_int_eq(shell("test $(ls $dir/out | wc -l) = 7"), 0);
     assert_machine_result();
     /* README must then list the run if it is a result; for a quick run it need not. */
     ck_assert_int_eq(shell("mkdir -p $dir/bench/results && rm $dir/out/gpu-cpu-* && cp README.md "
@@ -300,13 +329,24 @@ START_TEST(recorded_ranks_on_a_machine_that_is_none)
 }
 END_TEST
 
+/* Use a test_gpu of few suites, one of which a GPU fault ends. */
+#define FAULTY                                                                                     \
+    "rm $dir/gpu/build/test_gpu && cat > $dir/gpu/build/test_gpu << EOF\n"                         \
+    "#!/bin/sh\n"                                                                                  \
+    "case \\$1 in\n"                                                                               \
+    "--list) printf 'kernels/gelu\\nnccl\\nfaulty\\n' ;;\n"                                        \
+    "faulty) echo 'an illegal address'; exit 1 ;;\n"                                               \
+    "*) exec $build/dry/test_gpu \"\\$@\" ;;\n"                                                    \
+    "esac\n"                                                                                       \
+    "EOF\n"
+
 /* A suite ended by a GPU fault is a failure; later suites still run. The bundle's copy
  * has lost its execute bits. */
 START_TEST(faulty_suite_is_a_failure)
 {
     assert_code(
-        shell("tests/dry/make_machine $dir/gpu $build && . $dir/gpu/environment && "
-              "chmod -x $dir/gpu/build/test_gpu && FAULTY_SUITE=1 "
+        shell("tests/dry/make_machine $dir/gpu $build && . $dir/gpu/environment && " FAULTY
+              "chmod -x $dir/gpu/build/test_gpu\n"
               "tools/check-gpu --from $dir/gpu --out $dir/out --parts suites,kernels " PLENTY),
         1);
     assert_said("suites: faulty");
@@ -327,7 +367,8 @@ START_TEST(useless_tool_is_said)
 }
 END_TEST
 
-/* Ended while suites run side by side, one of which hangs: check-gpu ends, and so do they. */
+/* Ended while suites run side by side, one of which hangs: check-gpu ends, and so do they; they
+ * have not failed. */
 START_TEST(ended_suites_end)
 {
     assert_code(shell("tests/dry/make_machine $dir/gpu $build && . $dir/gpu/environment && "
@@ -345,6 +386,9 @@ START_TEST(ended_suites_end)
                       "kill $c; wait $c; test $? = 1 && p=$(cat $dir/pid) && "
                       "{ [ ! -e /proc/$p ] || grep -q '^State:.Z' /proc/$p/status; }"),
                 0);
+    assert_code(shell("grep -A 3 '\"kernels/gelu\": {' $dir/out/" NAME ".json"), 0);
+    assert_said("\"status\": \"not run\"");
+    assert_said("\"reason\": \"cut off after");
 }
 END_TEST
 
@@ -399,6 +443,52 @@ START_TEST(parts_that_fail_or_hang)
 }
 END_TEST
 
+static const struct {
+    const char *signal, *reason; /* of the part that ran */
+} endings[] = {
+    {"KILL", "begun, and check-gpu ended before it"},
+    {"TERM", "check-gpu was ended by SIGTERM"},
+};
+
+/* Ended while a part hangs: the parts before it are whole, on disk, their logs, too; the others
+ * were not run. */
+START_TEST(ended_in_the_middle)
+{
+    static const char *const done[] = {"ddp", "job"}, *const rest[] = {"overhead", "shared"};
+    const char *signal = endings[_i].signal;
+    struct lk_json_doc *doc;
+    char line[1024];
+
+    snprintf(line, sizeof line,
+             "mkdir -p $dir/b/build && cat > $dir/b/build/lockstep << EOF\n"
+             "#!/bin/sh\n"
+             "[ \"\\$1\" != calibrate ] || { echo \\$\\$ > $dir/pid; exec sleep 3000; }\n"
+             "exec $build/lockstep \"\\$@\"\n"
+             "EOF\n"
+             "chmod +x $dir/b/build/lockstep\n"
+             "tools/check-gpu --device cpu --from $dir/b --out $dir/out --parts "
+             "ddp,job,calibrate,overhead,shared " PLENTY " & c=$!\n"
+             "while [ ! -s $dir/pid ] && kill -0 $c; do sleep 0.05; done\n"
+             "kill -%s $c; wait $c; code=$?; kill -KILL $(cat $dir/pid); exit $code",
+             signal);
+    assert_code(shell(line), strcmp(signal, "KILL") ? 1 : 128 + SIGKILL);
+    doc = result();
+    for (size_t i = 0; i < LK_COUNT(done); i++)
+        ck_assert_str_eq(of_part(doc, done[i], "status"), "pass");
+    ck_assert_str_eq(of_part(doc, "calibrate", "status"), "not run");
+    ck_assert_ptr_nonnull(strstr(of_part(doc, "calibrate", "reason"), endings[_i].reason));
+    for (size_t i = 0; i < LK_COUNT(rest); i++) {
+        ck_assert_str_eq(of_part(doc, rest[i], "status"), "not run");
+        ck_assert_str_eq(of_part(doc, rest[i], "reason"), "not reached");
+    }
+    lk_json_free(doc);
+    assert_code(shell("tar xOzf $dir/out/gpu-cpu-*.logs.tar.gz ddp.log job.log check.log"), 0);
+    assert_said("lockstep run --model gpt-nano --verify");
+    assert_said("lockstep predict");
+    assert_said("  job        pass");
+}
+END_TEST
+
 /* ---- README's table ---- */
 
 START_TEST(readme_claims_what_was_run)
@@ -410,7 +500,7 @@ END_TEST
 #define RESULT                                                                                     \
     "mkdir -p $dir/bench/results && cp README.md $dir/ && "                                        \
     "echo '{\"schema\": \"lockstep-check-gpu\", \"device\": \"cuda\", \"date\": \"2030-01-31\", "  \
-    "\"machine\": {\"gpu\": \"NVIDIA X1\"}, \"parts\": [{\"name\": \"nccl\", \"status\": "         \
+    "\"machine\": {\"gpu\": \"NVIDIA X1\"}, \"parts\": [{\"name\": \"gpus\", \"status\": "         \
     "\"%s\"}]}' > $dir/bench/results/gpu-x1-2030-01-31.json && "
 #define CLAIM                                                                                      \
     "sed -i 's;^| NCCL between GPUs[^|]*|.*;| NCCL between GPUs | run on %s, 2030-01-31 "          \
@@ -481,6 +571,7 @@ SUITE(check_gpu, c)
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
     tcase_add_test(c, no_gpu_is_said);
     tcase_add_test(c, parts_fit_into_nine_minutes);
+    tcase_add_test(c, pieces);
     tcase_add_test(c, every_part_on_the_cpu);
     tcase_add_test(c, parts_of_a_day_come_together);
     tcase_add_test(c, options_that_do_not_fit);
@@ -494,6 +585,7 @@ SUITE(check_gpu, c)
 #endif
     tcase_add_test(c, losses_that_differ_are_no_pass);
     tcase_add_test(c, parts_that_fail_or_hang);
+    tcase_add_loop_test(c, ended_in_the_middle, 0, LK_COUNT(endings));
     tcase_add_test(c, readme_claims_what_was_run);
     tcase_add_loop_test(c, claims_are_held_against_results, 0, LK_COUNT(readmes));
     tcase_add_test(c, programs_with_libraries_are_not_carried);

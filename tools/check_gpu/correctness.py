@@ -1,38 +1,65 @@
-"""Parts that check results: kernels' suites, verified training, CUDA graphs, NCCL."""
+"""Parts that check results: suites of test_gpu, verified training, CUDA graphs, NCCL."""
 import collections
 import concurrent.futures
 import os
 import re
 import shutil
 import statistics
+import time
 
-from check_gpu.check import TAIL, Failed, Skipped
+from check_gpu.check import TAIL, Failed, NotRun, Skipped
+
+
+# Suites of test_gpu, most telling first, with the most seconds of each. A part of a suite ("kernels/gelu") has its
+# suite's; it runs beside the other parts, since their reference results take processors long, and they end together.
+# NCCL's suite is a part of the check, as its ranks wait for each other.
+SUITES = {"kernels": 35, "cudnn": 15, "records": 10, "graph": 10, "nvml": 5, "calibrate": 10}
+OTHER_S = 5
 
 
 def suites(c):
-    """Run each suite in a process of its own, since an error of the GPU stays with its process. Parts of a suite
-    ("kernels/gelu") run several at a time: their reference results take processors long."""
-    _, names = c.run(c.program("test_gpu"), "--list")
+    """Run each suite in a process of its own, since an error of the GPU stays with its process."""
+    _, said = c.run(c.program("test_gpu"), "--list")
+    names = [name for name in said.split() if name != "nccl"]
+    groups = list(dict.fromkeys(name.split("/")[0] for name in names))
+    groups.sort(key=lambda group: list(SUITES).index(group) if group in SUITES else len(SUITES))
     c.env["LK_CUPTI_CAPTURE"] = os.path.abspath(c.file("cupti.txt"))
-    figures = {name: suite(c, name) for name in names.split() if "/" not in name and name != "nccl"}
-    with concurrent.futures.ThreadPoolExecutor(min(os.cpu_count() or 1, 12)) as pool:
-        parts = [name for name in names.split() if "/" in name]
-        figures.update(zip(parts, pool.map(lambda name: suite(c, name), parts)))
-    # NCCL's suite comes last: its processes wait for each other, and may hang.
-    figures.update({name: suite(c, name) for name in names.split() if name == "nccl"})
-    failed = [name for name, v in figures.items() if v["status"] == "fail"]
-    if failed or not figures:
-        raise Failed(f"suites: {', '.join(failed) or 'none'}", figures)
-    counts = collections.Counter(v["status"] for v in figures.values())
-    return figures, ", ".join(f"{n} {status}" for status, n in counts.items())
+    figures = {name: {"status": "not run", "reason": "not reached"} for name in names}
+    for group in groups:
+        limit = c.limit(f"suites/{group}", SUITES.get(group, OTHER_S))
+        until = time.monotonic() + limit
+
+        def one(name):
+            figures[name] = suite(c, name, limit, until)
+            c.progress(figures)
+
+        with concurrent.futures.ThreadPoolExecutor(min(os.cpu_count() or 1, 12)) as pool:
+            list(pool.map(one, [name for name in names if name.split("/")[0] == group]))
+    return judged("suites", figures)
 
 
-def suite(c, name):
-    try:
-        code, output = c.run(c.program("test_gpu"), name, good=range(256))
-    except Failed as e:
-        return {"status": "fail", "reason": str(e)}
-    return suite_status(name, code, output)
+def judged(what, figures):
+    """Return the figures of a part that has parts of its own, or raise what became of them."""
+    of = collections.defaultdict(list)
+    for name, v in figures.items():
+        of[v["status"]].append(name)
+    if of["fail"] or not figures:
+        raise Failed(f"{what}: {', '.join(of['fail']) or 'none'}", figures)
+    if of["not run"]:
+        raise NotRun(f"{len(of['not run'])} of {len(figures)} {what}: {', '.join(of['not run'])}", figures)
+    return figures, ", ".join(f"{len(names)} {status}" for status, names in of.items() if names)
+
+
+def suite(c, name, own_s=None, until=None):
+    start = time.monotonic()
+    done = c.attempt(c.program("test_gpu"), name, own_s=own_s, until=until, good=range(256))
+    row = ended(done) or suite_status(name, done.code, done.output)
+    return {**row, "seconds": round(time.monotonic() - start, 2)}
+
+
+def ended(done):
+    """Return the row of a command that has no result, or None."""
+    return {"status": done.why.status, "reason": done.why.reason(), "tail": done.output[-TAIL // 2 :]} if done.why else None
 
 
 def suite_status(name, code, output):
@@ -44,6 +71,15 @@ def suite_status(name, code, output):
     if counted and code == 0:
         return {"status": "pass", "checks": int(counted[1]), **numbers}
     return {"status": "fail", "reason": f"exit code {code}", "tail": output[-TAIL // 2 :], **numbers}
+
+
+def nccl(c):
+    """Run NCCL's suite: one rank, and two that share the GPU."""
+    row = suite(c, "nccl")
+    stops = {stop.status: stop for stop in (Failed, NotRun, Skipped)}
+    if row["status"] != "pass":
+        raise stops[row["status"]](row["reason"], row)
+    return row, f"{row['checks']} checks"
 
 
 def verified(c, name, model, batch, steps, *words):
@@ -65,6 +101,7 @@ def each_dtype(c, name, *words):
             more = ["--dtype", dtype] if dtype else []
             key = f"{model} {dtype or 'float32'}"
             figures[key] = verified(c, key.replace(" ", "-"), model, batch, steps, *more, *words)
+            c.progress(figures)
     worst = max(figures.values(), key=lambda f: f["verify_max_error"])
     return figures, (f"{len(figures)} {name}, largest error {worst['verify_max_error']:.1e}, "
                      f"{worst['verify_allowed']:.1e} allowed")
@@ -79,11 +116,12 @@ def graph(c):
     figures = {}
     for dtype in c.setup.dtypes:
         model, steps = c.setup.graph
-        words = ["--no-trace", "--warmup", "0", "--steps", str(steps), "--dtype", dtype]
+        words = ["--no-trace", "--warmup", "0", "--steps", str(steps), "--dtype", dtype, "--deterministic"]
         plain = c.train(f"{dtype}-plain", *words, "--graph=no", model=model)[1]
         graph = c.train(f"{dtype}-graph", *words, "--graph=yes", model=model)[1]
         figures[dtype] = {"step_s": statistics.median(graph["step_s"][5:]),
                           "step_s_without": statistics.median(plain["step_s"][5:])}
+        c.progress(figures)
         if graph["loss"] != plain["loss"]:
             raise Failed(f"{dtype}: other losses with a graph than without", figures)
     v = figures[c.setup.dtypes[-1]]
@@ -91,15 +129,16 @@ def graph(c):
 
 
 def shared(c):
-    words = ["-n", "2", "--comm", c.setup.comm, *c.setup.shared, "--timeout", "20s"]
+    # The GPU runs the ranks in turns, so a collective takes its time.
+    words = ["-n", "2", "--comm", c.setup.comm, *c.setup.shared, "--timeout", "30s"]
     return each_dtype(c, "runs of 2 ranks verified", *words)
 
 
-def nccl(c):
-    gpus = c.machine.get("gpus", 0)
-    if gpus < 2:
+def gpus(c):
+    n = c.machine.get("gpus", 0)
+    if n < 2:
         raise Skipped("needs two GPUs")
-    return each_dtype(c, "runs verified", "-n", str(min(gpus, 8)), "--comm", "nccl", "--timeout", "20s")
+    return each_dtype(c, "runs verified", "-n", str(min(n, 8)), "--comm", "nccl", "--timeout", "10s")
 
 
 def sanitizer(c):
@@ -108,17 +147,13 @@ def sanitizer(c):
     program = shutil.which("compute-sanitizer", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/cuda/bin"]))
     if not program:
         raise Skipped("no compute-sanitizer in PATH or in the toolkit")
-    _, names = c.run(c.program("test_gpu"), "--list")
-    figures = {}
-    for name in [n for n in names.split() if n.startswith("kernels/") and "attention" in n]:
-        for tool in ("memcheck", "racecheck", "synccheck"):
-            try:
-                code, output = c.run(program, "--tool", tool, "--error-exitcode", "9", c.program("test_gpu"), name, good=range(256))
-            except Failed as e:
-                figures[f"{name} {tool}"] = {"status": "fail", "reason": str(e)}
-                continue
-            figures[f"{name} {tool}"] = {"status": "pass" if code == 0 else "fail", "code": code, "tail": output[-TAIL // 4 :]}
-    failed = [name for name, v in figures.items() if v["status"] == "fail"]
-    if failed or not figures:
-        raise Failed(f"compute-sanitizer: {', '.join(failed) or 'no suite of attention'}", figures)
-    return figures, f"{len(figures)} runs of attention's suites without an error"
+    _, said = c.run(c.program("test_gpu"), "--list")
+    names = [name for name in said.split() if name.startswith("kernels/") and "attention" in name]
+    runs = [(name, tool) for name in names for tool in ("memcheck", "racecheck", "synccheck")]
+    figures = {" ".join(run): {"status": "not run", "reason": "not reached"} for run in runs}
+    for name, tool in runs:
+        done = c.attempt(program, "--tool", tool, "--error-exitcode", "9", c.program("test_gpu"), name, good=range(256))
+        figures[f"{name} {tool}"] = ended(done) or {"status": "fail" if done.code else "pass", "code": done.code,
+                                                    "tail": done.output[-TAIL // 4 :]}
+        c.progress(figures)
+    return judged("compute-sanitizer", figures)

@@ -6,10 +6,21 @@ import glob
 import json
 import os
 import re
-import subprocess
 import threading
 
 from check_gpu.check import ROOT, Failed, Skipped
+
+DRIVER_S = 30  # for the driver to set up a GPU
+IMPORT_S = 150  # for PyTorch's first import
+
+
+def within(limit_s, call):
+    """Return what a call of the driver returns, or None if it hangs: its thread is left alone."""
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(call()), daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return answers[0] if answers else None
 
 
 def gpu_name():
@@ -18,19 +29,28 @@ def gpu_name():
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
-    count, device, name = ctypes.c_int(0), ctypes.c_int(0), ctypes.create_string_buffer(256)
-    if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or count.value == 0:
-        return None
-    if cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetName(name, 256, device):
-        return None
-    return name.value.decode()
+
+    def ask():
+        count, device, name = ctypes.c_int(0), ctypes.c_int(0), ctypes.create_string_buffer(256)
+        if cuda.cuInit(0) or cuda.cuDeviceGetCount(ctypes.byref(count)) or count.value == 0:
+            return ""
+        if cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetName(name, 256, device):
+            return ""
+        return name.value.decode()
+
+    name = within(DRIVER_S, ask)
+    if name is None:
+        raise OSError(f"the driver does not answer within {DRIVER_S} s")
+    return name
 
 
 def hold_context():
     """Hold the context of GPU 0 until this script ends: without one the driver sets the GPU up anew for every program,
     which takes a second or more. Return why that cannot be, or None."""
     cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
-    error = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    error = within(DRIVER_S, lambda: cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
+    if error is None:
+        return f"cuDevicePrimaryCtxRetain does not return within {DRIVER_S} s"
     return f"cuDevicePrimaryCtxRetain: error {error}" if error else None
 
 
@@ -38,36 +58,25 @@ def hold_context():
 LARGE = ["libcublasLt.so*", "libcudnn*.so*", "libnccl.so*", "libcupti.so*", "libtorch_c*.so"]
 
 
-def read_ahead(python):
-    """Read the large libraries once, in the background: on a bare machine they lie on a disk that takes seconds for each,
-    which would count in the part that is first to open one."""
+def read_ahead(c):
+    """Read the large libraries once and import PyTorch once, in the background of the first parts: on a bare machine they
+    lie on a disk that takes seconds for each, which would count in the part that is first to need one."""
+    query = "driver_version,clocks.max.sm,clocks.max.mem,power.limit,persistence_mode"
+    c.machine["nvidia_smi"] = c.processes.first_line("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
-    folders = [*os.environ.get("LOCKSTEP_LIBRARY_PATH", "").split(":"), f"{home}/lib64", f"{home}/extras/CUPTI/lib64", *python_folders(python)]
+    folders = [*os.environ.get("LOCKSTEP_LIBRARY_PATH", "").split(":"), f"{home}/lib64", f"{home}/extras/CUPTI/lib64", *python_folders(c)]
     files = [os.path.realpath(p) for n in LARGE for f in folders if f for p in glob.glob(os.path.join(f, n))]
-
-    def read():
-        for path in dict.fromkeys(files):  # each once, in order
-            with contextlib.suppress(OSError), open(path, "rb") as f:
-                while f.read(1 << 24):
-                    pass
-
-    threading.Thread(target=read, daemon=True).start()
+    for path in dict.fromkeys(files):  # each once, in order
+        with contextlib.suppress(OSError), open(path, "rb") as f:
+            while f.read(1 << 24):
+                pass
+    c.machine["torch"] = c.processes.first_line(c.a.python, "-c", "import torch; print(torch.__version__)", timeout_s=IMPORT_S)
 
 
-def python_folders(python):
+def python_folders(c):
     """Return the folders of NVIDIA's libraries among a Python's packages."""
-    show = "import sys; print('\\n'.join(sys.path))"
-    done = subprocess.run([python, "-c", show], stdout=subprocess.PIPE, text=True, check=False)
-    places = [p for p in done.stdout.splitlines() if p]
-    return [f for p in places for d in ("nvidia/*/lib", "torch/lib") for f in sorted(glob.glob(os.path.join(p, d)))]
-
-
-def first_line(*command, timeout_s=20):
-    try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=timeout_s, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip().splitlines()[0] if done.returncode == 0 and done.stdout.strip() else None
+    places = json.loads(c.processes.first_line(c.a.python, "-c", "import json, sys; print(json.dumps(sys.path))") or "[]")
+    return [f for p in places if p for d in ("nvidia/*/lib", "torch/lib") for f in sorted(glob.glob(os.path.join(p, d)))]
 
 
 def make_executable(folder):
@@ -78,19 +87,16 @@ def make_executable(folder):
 
 
 def describe(c, gpu):
-    """Fill c.machine with name, date, processor, driver and PyTorch."""
+    """Fill c.machine with name, date and processor; driver and PyTorch follow from the background."""
     slug = re.sub(r"[^a-z0-9]+", "-", re.sub(r"^NVIDIA ", "", gpu or "cpu").lower()).strip("-")
     with open("/proc/cpuinfo") as f:
         model = re.search(r"^model name\s*: (.*)$", f.read(), re.M)
-    query = "driver_version,clocks.max.sm,clocks.max.mem,power.limit,persistence_mode"
     c.machine.update(name=slug, gpu=gpu, date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
-                     cpu=model[1] if model else None, cpus=os.cpu_count())
+                     cpu=model[1] if model else None, cpus=os.cpu_count(), no_context_held=None, nvidia_smi=None, torch=None)
+    c.commit = commit(c)
     if gpu:
-        read_ahead(c.a.python)
+        threading.Thread(target=read_ahead, args=(c,), daemon=True).start()
         c.machine["no_context_held"] = hold_context()
-        c.machine["nvidia_smi"] = first_line("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
-        # No part's time counts this: the first import on a machine reads gigabytes from its disk.
-        c.machine["torch"] = first_line(c.a.python, "-c", "import torch; print(torch.__version__)", timeout_s=90)
 
 
 def commit(c):
@@ -99,8 +105,9 @@ def commit(c):
         with open(os.path.join(c.a.from_ or ROOT, "COMMIT")) as f:
             return " ".join(f.read().split()) or "unknown"
     except OSError:
-        changed = first_line("git", "-C", ROOT, "status", "--porcelain", "--untracked-files=no")
-        return (first_line("git", "-C", ROOT, "rev-parse", "HEAD") or "unknown") + (" changed" if changed else "")
+        git = ("git", "-C", ROOT)
+        changed = c.processes.first_line(*git, "status", "--porcelain", "--untracked-files=no")
+        return (c.processes.first_line(*git, "rev-parse", "HEAD") or "unknown") + (" changed" if changed else "")
 
 
 def build(c):
@@ -121,7 +128,7 @@ def machine(c):
     c.machine.update(json.loads(output))
     libraries = c.machine["libraries"]
     folders, lost = set(), []
-    for folder in python_folders(c.a.python):
+    for folder in python_folders(c):
         for name, needle in (("nccl", "libnccl.so*"), ("cupti", "libcupti.so*"), ("cublaslt", "libcublasLt.so*"), ("cudnn", "libcudnn.so*")):
             if "missing" in libraries[name] and glob.glob(os.path.join(folder, needle)):
                 folders.add(folder)

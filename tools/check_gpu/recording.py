@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import statistics
+import tarfile
 import time
 
 from check_gpu.check import ROOT, Failed, Skipped
@@ -48,15 +49,28 @@ def records(c):
 
 def fixtures(c):
     """Bring home what PyTorch writes of this machine, as inputs of tests: traces of one and two ranks, execution traces,
-    Flight Recorder dumps."""
-    folder, figures = c.file("fixtures"), {}
+    Flight Recorder dumps; as one file."""
+    figures = {}
     for ranks in (1, 2):
-        words = ["--device", c.a.device, "--ranks", str(ranks), "--out", os.path.join(folder, f"{ranks}-rank")]
-        code, output = c.run(c.a.python, os.path.join(ROOT, "bench", "torch_traces.py"), *words, good=(0, 77))
-        if code == 77:
-            raise Skipped(output.strip().splitlines()[-1])
-        figures[f"{ranks}-rank"] = sorted(os.listdir(os.path.join(folder, f"{ranks}-rank")))
-    return figures, f"{sum(map(len, figures.values()))} files in {os.path.basename(folder)}"
+        folder = c.path(f"{ranks}-rank")
+        words = ["--device", c.a.device, "--ranks", str(ranks), "--out", folder]
+        done = c.attempt(c.a.python, os.path.join(ROOT, "bench", "torch_traces.py"), *words, good=(0, 77))
+        if done.code == 77:
+            raise Skipped(done.output.strip().splitlines()[-1])
+        figures[f"{ranks}-rank"] = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        pack(c, c.file("fixtures.tar.gz"), figures)
+        if done.why:
+            raise type(done.why)(done.why.reason(), figures)
+        c.progress(figures)
+    return figures, f"{sum(map(len, figures.values()))} files in {os.path.basename(c.file('fixtures.tar.gz'))}"
+
+
+def pack(c, path, folders):
+    with tarfile.open(path + ".new", "w:gz") as tar:
+        for name in folders:
+            if os.path.isdir(c.path(name)):
+                tar.add(c.path(name), name)
+    os.replace(path + ".new", path)
 
 
 def nvml(c):

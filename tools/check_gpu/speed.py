@@ -7,9 +7,11 @@ import statistics
 import sys
 import time
 
-from check_gpu.check import ROOT, Failed, Skipped
+from check_gpu.check import ROOT, Failed, NotRun, Skipped
 from check_gpu.figures import fastest
 from check_gpu.setups import PRESETS
+
+TOO_LATE = 75  # exit code of bench/gpu_torch.py: not one round, or not one of PyTorch's variants, ended within --limit
 
 
 def job(c):
@@ -24,19 +26,37 @@ def job(c):
     if not preset:
         raise Failed(f"no preset for '{gpu}'", figures)
     c.lockstep("predict", c.file("job.json"), os.path.join(ROOT, "clusters", preset + ".json"), "--gpus", "1,8,64",
-               "--out", c.file("forecast.json"), "--csv", c.file("forecast.csv"))
+               "--out", c.file("forecast.json"))
     figures.update(preset=preset, forecast=os.path.basename(c.file("forecast.json")))
     return figures, f"step {1e3 * step:.2f} ms; 8 and 64 GPUs on {preset}"
 
 
+def kernel_rows(output):
+    """Return the rows of bench/kernels_cuda: times, or why the library refused ("OP SHAPE DTYPE refused: REASON")."""
+    rows = []
+    for op, shape, dtype, rest in re.findall(r"^(\w+) +(\S+) +(float32|bfloat16) +(\S.*)$", output, re.M):
+        row, told = {"op": op, "shape": shape, "dtype": dtype}, re.fullmatch(r"([\d.]+) +([\d.]+) +([\d.]+)", rest.strip())
+        if told:
+            row.update(ms=float(told[1]), Tflop_per_s=float(told[2]), GB_per_s=float(told[3]))
+        elif rest.startswith("refused: "):
+            row["refused"] = rest.strip()[len("refused: "):]
+        else:
+            continue
+        rows.append(row)
+    return rows
+
+
 def kernels(c):
-    _, output = c.run(c.program("bench/kernels_cuda"))
-    rows = re.findall(r"^(\w+) +(\S+) +(float32|bfloat16) +([\d.]+) +([\d.]+) +([\d.]+)$", output, re.M)
-    if not rows:
-        raise Failed("no rows")
-    figures = [{"op": r[0], "shape": r[1], "dtype": r[2], "ms": float(r[3]), "Tflop_per_s": float(r[4]),
-                "GB_per_s": float(r[5])} for r in rows]
-    return {"kernels": figures}, f"{len(rows)} rows"
+    """Time each kernel; whatever becomes of the program, the rows that it printed are kept."""
+    done = c.attempt(c.program("bench/kernels_cuda"))
+    rows = kernel_rows(done.output)
+    refused = sum("refused" in row for row in rows)
+    text = f"{len(rows) - refused} rows" + (f", {refused} refused" if refused else "")
+    if done.why:
+        raise type(done.why)(f"{done.why.reason()} ({text} before)", {"kernels": rows})
+    if len(rows) == refused:
+        raise Failed(text, {"kernels": rows})
+    return {"kernels": rows}, text
 
 
 def calibrate(c):
@@ -54,20 +74,37 @@ def calibrate(c):
     return figures, text
 
 
+def figures_of(path):
+    """Return what bench/gpu_torch.py has written so far, or None."""
+    try:
+        with open(path) as f:
+            return json.load(f)
+    except (OSError, ValueError):
+        return None
+
+
 def beside_torch(c, *words):
-    """Run bench/gpu_torch.py, which begins no round that it could not end; return its figures."""
-    out, left = c.path("torch.json"), c.limit_at - time.monotonic()
+    """Run bench/gpu_torch.py, which begins no round that it could not end; return its figures. They are kept round by
+    round, whatever becomes of the later ones."""
+    out, left, seen = c.path("torch.json"), c.limit_at - time.monotonic(), []
+
+    def keep():
+        now = figures_of(out)
+        if now and now != (seen and seen[-1]):
+            seen[:] = [now]
+            c.progress(now)
+
     command = [sys.executable, os.path.join(ROOT, "bench", "gpu_torch.py"), "--python", c.a.python, "--json", out]
     command += ["--lockstep", c.program("lockstep"), "--device", c.a.device, "--limit", f"{left - 5:.0f}", *words]
-    code, output = c.run(*command, good=(0, 1, 77))
-    said = (output.strip().splitlines() or ["nothing said"])[-1]
-    if code == 77:
+    done = c.attempt(*command, good=(0, 1, TOO_LATE, 77), watch=keep)
+    said, figures = (done.output.strip().splitlines() or ["nothing said"])[-1], figures_of(out)
+    if done.why:
+        raise type(done.why)(done.why.reason(), figures)
+    if done.code == 77:
         raise Skipped(said)
-    if not os.path.exists(out):
-        raise Failed(said)
-    with open(out) as f:
-        figures = json.load(f)
-    if code:
+    if done.code == TOO_LATE:
+        raise (NotRun if c.cut else Failed)(said, figures)
+    if done.code or not figures:
         raise Failed(said, figures)
     return figures
 
@@ -83,32 +120,21 @@ def losses(c):
     return figures["losses"], f"largest difference {worst:.1e}, relative"
 
 
-def fastest_text(figures):
-    value, name = fastest(figures)
+def tokens(c, options):
+    """Compare the speed; a ratio needs an interval, and an interval three rounds."""
+    figures = beside_torch(c, *options, "--local-batch", str(c.batch()))
+    value, name, few = fastest(figures)
     v = figures["ratio"][name]
-    interval = f" ({v['lo']:.3f} to {v['hi']:.3f})" if v["n"] > 1 else ""
-    return f"{name}: {value:.3f}{interval}"
+    text = f"{name}: {value:.3f} ({few or '%.3f to %.3f' % (v['lo'], v['hi'])})"
+    if few and c.counts:
+        raise NotRun(text, figures)
+    return figures, text
 
 
 def torch(c):
-    figures = beside_torch(c, *c.setup.torch, "--local-batch", str(c.batch()))
-    return figures, fastest_text(figures)
+    return tokens(c, c.setup.torch)
 
 
 def compile(c):
     """Compare with torch.compile, which takes most of a minute before its first step."""
-    figures = beside_torch(c, *c.setup.compile, "--local-batch", str(c.batch()))
-    return figures, fastest_text(figures)
-
-
-def attention(c):
-    """Train with our own attention and with cuDNN's in turns; return a step of each and the ratios of the rounds."""
-    words = ["--dtype", "bfloat16", "--no-trace", "--local-batch", str(c.batch()), "--warmup", "5", "--steps", str(c.setup.steps)]
-    step_s = {"own": [], "cudnn": []}
-    for i in range(2):
-        for kind in step_s:
-            _, result = c.train(f"{kind}-{i}", *words, *c.setup.cudnn, f"--attention={kind}")
-            step_s[kind].append(statistics.median(result["step_s"][5:]))
-    ratios = [b / a for a, b in zip(step_s["own"], step_s["cudnn"])]
-    return ({"step_s": step_s, "ratios": ratios, "cudnn / own": statistics.median(ratios)},
-            f"a step with cuDNN's over one with ours: {', '.join(f'{r:.3f}' for r in ratios)}")
+    return tokens(c, c.setup.compile)
