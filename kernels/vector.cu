@@ -14,11 +14,11 @@ template <class T> struct times {
 };
 
 template <class T> struct constant {
-    T value;
+    float value;
 
     __device__ T operator()(T) const
     {
-        return value;
+        return from_float<T>(value);
     }
 };
 
@@ -57,12 +57,14 @@ template <class T> enum lk_status scale(const struct lk_scale_args &a, const str
     return lk_map(c, "scale", x, x, a.n, times<T>{(float)a.factor});
 }
 
-/* fill maps a function that ignores its argument: the compiler drops the load. */
+/* fill maps a function that ignores its argument: the compiler drops the load. The value is rounded
+ * on the GPU: a __device__ function that the host calls ends the process, and nvcc does not say so.
+ */
 template <class T> enum lk_status fill(const struct lk_fill_args &a, const struct lk_cuda *c)
 {
     T *x = static_cast<T *>(a.x);
 
-    return lk_map(c, "fill", x, x, a.n, constant<T>{from_float<T>((float)a.value)});
+    return lk_map(c, "fill", x, x, a.n, constant<T>{(float)a.value});
 }
 
 template <class T>
