@@ -55,6 +55,11 @@ endif
 DRY_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/dry/libraries_cuda.c,$(wildcard tests/dry/*.c)) $(wildcard tests/fakes/*.c) tests/rigs/graph_run.c)
 DRY_BIN := $(addprefix $(BUILD)/dry/,lockstep bench/machine_cuda bench/kernels_cuda)
 $(BUILD)/tests/dry/libraries_cuda.o: LK_CFLAGS += -fPIC
+# The launchers for a GPU under names of their own, gpu_OP_cuda, beside those of tests/dry.
+DRY_OBJ += $(BUILD)/dry/launchers.o
+$(BUILD)/dry/launchers.o: $(filter %.cu.o,$(kernels_OBJ))
+	$(Q)mkdir -p $(@D)
+	$(Q)ld -r -o $@ $^ && objcopy $$(nm -g --defined-only $@ | sed -n 's/.* T \(lk_\(.*_cuda\)\)$$/--redefine-sym \1=gpu_\2/p') $@
 $(DRY_BIN): $(BUILD)/dry/%: $(BUILD)/%.o $(DRY_OBJ) $(LIBS) $(BUILD)/probe.mk
 	$(Q)mkdir -p $(@D)
 	@echo "  LINK  $@"
@@ -74,13 +79,10 @@ ifneq ($(and $(filter yes,$(PROBE_CUDA)),$(findstring LK_HAVE_CUPTI,$(PROBE_CFLA
 test-bin: $(DRY_BIN) $(BUILD)/dry/step_count $(BUILD)/dry/test_gpu $(BUILD)/dry/libraries.so $(BUILD)/bench/overhead
 endif
 
-# Counts a step's launches (tests/count/step_count_cuda.c) by the launchers for a GPU, which start nothing: they stand
-# before those of tests/dry.
-COUNT_OBJ := $(BUILD)/tests/count/step_count_cuda.o $(BUILD)/tests/count/launches_cuda.o $(filter %.cu.o,$(kernels_OBJ))
-$(BUILD)/dry/step_count: $(COUNT_OBJ) $(DRY_OBJ) $(LIBS) $(BUILD)/probe.mk
-	$(Q)mkdir -p $(@D)
+# Counts a step's launches.
+$(BUILD)/dry/step_count: $(BUILD)/tests/count/step_count_cuda.o $(DRY_OBJ) $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -Wl,-z,muldefs -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(filter-out -lcudart%,$(LK_LIBS))
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(filter-out -lcudart%,$(LK_LIBS))
 
 # What runs on a GPU machine, and the same for one that has neither zlib nor check: built here, carried
 # there in build/gpu.

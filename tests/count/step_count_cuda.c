@@ -6,8 +6,8 @@
  *
  * The trainer, the models, the device and the launchers of kernels/ are the real ones, in bfloat16
  * with 16 samples of 1,024 tokens on one rank; below them are a machine that is none and functions
- * that count (launches_cuda.c). A product of cuBLASLt counts as one launch. Attention is our own;
- * copies are not counted.
+ * that count (tests/dry/launches_cuda.c). A product of cuBLASLt counts as one launch. Attention is
+ * our own; copies are not counted.
  *
  * A kernel's traffic is each of its buffers once, read or written: no cache keeps a buffer from one
  * kernel to the next. The bytes of an op are those of its cost (kernels/ops.c) for all but the ops
@@ -17,7 +17,7 @@
 #include "kernels/calls_blas_cuda.h"
 #include "runtime/device/calls_cuda.h"
 #include "runtime/train/trainer.h"
-#include "tests/count/launches.h"
+#include "tests/dry/launches.h"
 #include "tests/fakes/fake_cublaslt_cuda.h"
 #include "tests/fakes/fake_cuda.h"
 

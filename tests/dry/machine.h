@@ -5,9 +5,10 @@
  * main, commands, device, communicator, recorder, search for libraries. The fakes below them are
  *
  *     runtime_cuda.c    CUDA's run-time library: the machine of tests/fakes/fake_cuda.h
- *     ops_cuda.c        the launchers of kernels/, which put the CPU's definition on the machine
- *     libraries_cuda.c  libcublasLt, libcudnn, libnccl, libcupti and libnvidia-ml, a shared library
- *                       that the programs find and open as they do NVIDIA's
+ *     launches_cuda.c   the part of it that nvcc's objects call to start kernels, which it counts
+ *     ops_cuda.c        the launchers of kernels/ with the CPU's definition on the machine behind
+ * them libraries_cuda.c  libcublasLt, libcudnn, libnccl, libcupti and libnvidia-ml, a shared
+ * library that the programs find and open as they do NVIDIA's
  *
  * The ranks of a run are processes, as always, each with a fake machine of its own; the fake
  * NCCL adds in memory that they share. Work takes the time that the host needs for it, except in a

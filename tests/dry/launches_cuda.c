@@ -1,19 +1,26 @@
 /*
- * CUDA's functions that nvcc's objects call to start kernels, which count them instead: the
- * launchers of kernels/ then run to their end on a machine without a GPU (tests/dry/machine.h has
- * the rest of the run-time library).
+ * CUDA's functions that nvcc's objects call to start kernels, which check and count them instead:
+ * the launchers of kernels/ then run to their end on a machine without a GPU (see machine.h).
  */
-#include "tests/count/launches.h"
+#include "tests/dry/launches.h"
 
 #include <cuda_runtime_api.h>
 #include <stddef.h>
+#include <stdint.h>
 
-struct launches launches;
+_Thread_local struct launches launches;
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **args)
 {
+    enum { THREADS_MAX = 1024, BLOCKS_MAX = 65535 /* but along x */ };
+    size_t threads = (size_t)config->blockDim.x * config->blockDim.y * config->blockDim.z;
+
     (void)kernel;
     (void)args;
+    if (threads == 0 || threads > THREADS_MAX || config->gridDim.x == 0 ||
+        config->gridDim.x > INT32_MAX || config->gridDim.y == 0 || config->gridDim.y > BLOCKS_MAX ||
+        config->gridDim.z == 0 || config->gridDim.z > BLOCKS_MAX)
+        return cudaErrorInvalidConfiguration;
     launches.n++;
     launches.shared_bytes += config->dynamicSmemBytes;
     return cudaSuccess;
