@@ -2,6 +2,7 @@
 #ifndef LK_TESTS_CUDA_BUFFERS_H
 #define LK_TESTS_CUDA_BUFFERS_H
 
+#include "base/array.h"
 #include "kernels/impl.h"
 #include "tests/cuda/cases.h"
 
@@ -40,6 +41,9 @@ void rig_fail(struct cuda_rig *r, const char *format, ...) __attribute__((format
 /* Make a launcher's failure the rig's. */
 void rig_try(struct cuda_rig *r, enum lk_status st);
 
+/* Define an op's results, or count what that costs. */
+void rig_define(struct cuda_rig *r, const struct lk_op *op, const void *args);
+
 /* Run an op on the device and by its definition, with the same scalars:
  * RUN(rig, op, (device pointers), (host pointers), scalars...). */
 #define UNWRAP(...) __VA_ARGS__
@@ -47,9 +51,16 @@ void rig_try(struct cuda_rig *r, enum lk_status st);
     do {                                                                                           \
         rig_try(r,                                                                                 \
                 lk_##op##_cuda(&(struct lk_##op##_args){UNWRAP device, __VA_ARGS__}, &(r)->cuda)); \
-        if ((r)->compare)                                                                          \
-            lk_op_##op.ref(&(struct lk_##op##_args){UNWRAP host, __VA_ARGS__});                    \
+        rig_define(r, &lk_op_##op, &(struct lk_##op##_args){UNWRAP host, __VA_ARGS__});            \
     } while (0)
+
+/*
+ * Shapes of all kinds in one table: those for the host, then those only for a GPU, then the
+ * largest, which run on aligned buffers alone. Numbers and definitions of a case are the host's
+ * work: less than ten seconds of one processor, since check-gpu runs the cases side by side on few.
+ */
+#define N_SHAPES(r, table, host, shifted)                                                          \
+    (!(r)->large ? (size_t)(host) : (r)->shift ? (size_t)(shifted) : LK_COUNT(table))
 
 #define ULP 0x1p-23
 /* Bound of a sum of k products of numbers below 1 in float, as in tests/kernels/test_kernels.c. */

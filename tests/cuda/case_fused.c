@@ -13,17 +13,15 @@ static enum lk_dtype real(const struct cuda_rig *r)
     return r->cuda.real;
 }
 
-#define N_SHAPES(r, table, small) ((r)->large ? LK_COUNT(table) : (size_t)(small))
-
 /* ---- The loss with its gradient ---- */
 
 static const struct {
     size_t rows, vocab, stride;
 } losses[] = {
-    {1, 1, 0},  {3, 2, 0}, {5, 257, 320},   {4, 1000, 0},        {2, 8193, 8256},
-    {3, 77, 0}, {0, 9, 0}, {512, 50304, 0}, {512, 50257, 50304}, {256, 50257, 0},
+    {1, 1, 0}, {3, 2, 0},    {5, 257, 320},  {4, 1000, 0},       {2, 8193, 8256}, {3, 77, 0},
+    {0, 9, 0}, {600, 33, 0}, {64, 50304, 0}, {64, 50257, 50304}, {64, 50257, 0},
 };
-enum { HOST_LOSSES = 7 };
+enum { HOST_LOSSES = 7, SHIFTED_LOSSES = 8 };
 
 /* How the gradients get their logits: from shared memory, from memory a second time, from and to
  * rows that begin at different offsets. */
@@ -101,7 +99,7 @@ static void cross_entropy_both(struct cuda_rig *r, size_t i, enum way way)
 
 void cuda_case_fused_loss(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < N_SHAPES(r, losses, HOST_LOSSES); i++)
+    for (size_t i = 0; i < N_SHAPES(r, losses, HOST_LOSSES, SHIFTED_LOSSES); i++)
         for (enum way way = KEPT; way < WAYS; way++)
             cross_entropy_both(r, i, way);
 }
@@ -111,13 +109,13 @@ void cuda_case_fused_loss(struct cuda_rig *r)
 static const struct {
     size_t rows, columns;
 } biased[] = {
-    {1, 1}, {3, 5}, {9, 33}, {0, 8}, {70, 264}, {520, 8}, {4096, 3072}, {1000, 1601},
+    {1, 1}, {3, 5}, {9, 33}, {0, 8}, {70, 264}, {520, 8}, {1000, 1601}, {4096, 768},
 };
-enum { HOST_BIASED = 6 };
+enum { HOST_BIASED = 6, SHIFTED_BIASED = 7 };
 
 void cuda_case_gelu_bias(struct cuda_rig *r)
 {
-    for (size_t i = 0; i < 2 * N_SHAPES(r, biased, HOST_BIASED); i++) {
+    for (size_t i = 0; i < 2 * N_SHAPES(r, biased, HOST_BIASED, SHIFTED_BIASED); i++) {
         size_t rows = biased[i / 2].rows, columns = biased[i / 2].columns;
         struct buffer in = buffer_random(r, "in", real(r), rows * columns, 5);
         struct buffer d = buffer_random(r, "dout", real(r), rows * columns, 1);
@@ -139,7 +137,7 @@ void cuda_case_gelu_bias(struct cuda_rig *r)
 static const struct {
     size_t rows, inputs, outputs;
 } products[] = {
-    {8, 16, 24}, {24, 8, 40}, {5, 32, 8}, {512, 768, 3072}, {2048, 3072, 768},
+    {8, 16, 24}, {24, 8, 40}, {5, 32, 8}, {256, 768, 1024}, {1024, 256, 256},
 };
 enum { HOST_PRODUCTS = 3 };
 
@@ -157,8 +155,7 @@ static bool taken(struct cuda_rig *r, enum lk_status st, const char *what)
 #define TRY(r, op, device, host, ...)                                                              \
     (taken(r, lk_##op##_cuda(&(struct lk_##op##_args){UNWRAP device, __VA_ARGS__}, &(r)->cuda),    \
            #op) &&                                                                                 \
-     (!(r)->compare ||                                                                             \
-      (lk_op_##op.ref(&(struct lk_##op##_args){UNWRAP host, __VA_ARGS__}), true)))
+     (rig_define(r, &lk_op_##op, &(struct lk_##op##_args){UNWRAP host, __VA_ARGS__}), true))
 
 /* A GPU's tanh errs by 2^-11 (tanh.approx). */
 static double tanh_bound(const struct cuda_rig *r)
@@ -180,7 +177,7 @@ static void forward(struct cuda_rig *r, size_t rows, size_t inputs, size_t outpu
             (.out = out.d, .gelu = gelu.d, .in = in.d, .weight = weight.d,
              .bias = biased_too ? bias.d : NULL),
             .rows = rows, .inputs = inputs, .outputs = outputs)) {
-        buffer_check(&out, cuda_product_bound(r, inputs));
+        buffer_check_sum(&out, cuda_product_bound(r, inputs), 1);
         buffer_check(&gelu, 1.2 * cuda_product_bound(r, inputs) + tanh_bound(r));
     }
     buffers_free(r);
@@ -202,7 +199,7 @@ static void backward_input(struct cuda_rig *r, size_t rows, size_t inputs, size_
             (.din = din.d, .dbias = sums ? dbias.d : NULL, .dout = dout.d, .weight = weight.d,
              .gelu_in = in.d),
             .rows = rows, .inputs = inputs, .outputs = outputs, .accumulate_bias = sums == 2)) {
-        buffer_check(&din, bound);
+        buffer_check_sum(&din, bound, 1);
         /* Errors of tanh may have the same sign. Sums that are added are rounded before. */
         buffer_check(&dbias, bound + SUM_BOUND(rows) + tanh_bound(r) * sqrt((double)rows) +
                                  (sums == 2 && real(r) == LK_BF16 ? 0x1p-8 : 0));
@@ -222,7 +219,7 @@ static void backward_weight(struct cuda_rig *r, size_t rows, size_t inputs, size
             (.dweight = dweight.dev, .dbias = dbias.dev, .dout = dout.dev, .in = in.dev),
             (.dweight = dweight.d, .dbias = dbias.d, .dout = dout.d, .in = in.d), .rows = rows,
             .inputs = inputs, .outputs = outputs, .accumulate = accumulate, .epilogue = true)) {
-        buffer_check(&dweight, cuda_product_bound(r, rows));
+        buffer_check_sum(&dweight, cuda_product_bound(r, rows), 1);
         buffer_check(&dbias,
                      cuda_product_bound(r, rows) + (accumulate && real(r) == LK_BF16 ? 0x1p-8 : 0));
     }
@@ -232,7 +229,7 @@ static void backward_weight(struct cuda_rig *r, size_t rows, size_t inputs, size
 void cuda_case_epilogues(struct cuda_rig *r)
 {
     /* At other addresses cuBLASLt need not take them; models then do without. */
-    for (size_t i = 0; i < N_SHAPES(r, products, HOST_PRODUCTS) && !(r->large && r->shift); i++) {
+    for (size_t i = 0; i < N_SHAPES(r, products, HOST_PRODUCTS, 0); i++) {
         size_t rows = products[i].rows, inputs = products[i].inputs, outputs = products[i].outputs;
 
         for (int k = 0; k < 2; k++) {

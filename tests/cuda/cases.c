@@ -13,14 +13,6 @@ static enum lk_dtype real(const struct cuda_rig *r)
     return r->cuda.real;
 }
 
-/*
- * Shapes of all kinds in one table: those for the host, then those only for a GPU, then the
- * largest, which run on aligned buffers alone. Numbers and definitions of a case are the host's
- * work: less than ten seconds of one processor, since check-gpu runs the cases side by side on few.
- */
-#define N_SHAPES(r, table, host, shifted)                                                          \
-    (!(r)->large ? (size_t)(host) : (r)->shift ? (size_t)(shifted) : LK_COUNT(table))
-
 /* ---- Embeddings ---- */
 
 static const struct {

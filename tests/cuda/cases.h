@@ -54,6 +54,8 @@ struct cuda_rig {
     struct lk_cuda cuda;
     bool compare; /* compare with the definition; false: only hash, for a run after the first */
     bool large;   /* shapes as in training; false: small enough for the host */
+    bool
+        counts; /* only count the host's work: no numbers are made, nothing is defined or checked */
     size_t shift; /* elements by which buffers start after an aligned address */
     struct lk_rng rng;
     struct {
@@ -63,7 +65,14 @@ struct cuda_rig {
     uint64_t hash;  /* of all results, bit for bit */
     double worst;   /* largest error as a part of its bound */
     char text[256]; /* "" or the first failure */
+    /* The host's work in two runs, the first of which is compared: elements made, sent or checked,
+     * and what the definitions cost. */
+    double elements;
+    struct lk_op_cost defined;
 };
+
+/* Return about how many seconds of a processor of a server the counted work takes. */
+double cuda_rig_seconds(const struct cuda_rig *r);
 
 struct cuda_case {
     const char *name;

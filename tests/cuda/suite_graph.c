@@ -44,16 +44,16 @@ static struct lk_train_config config(int i)
     c.comm_config.world_size = 1;
     c.model = (struct lk_model_config){.name = "gpt",
                                        .layers = 2,
-                                       .heads = 2,
-                                       .channels = 128,
+                                       .heads = 1,
+                                       .channels = 64,
                                        .context = 128,
                                        .vocab = runs[i].vocab,
                                        .seed = 3};
     c.optim = (struct lk_optim_config){
         .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
     c.reducer.ddp_rule = LK_DDP_TORCH_2;
-    c.reducer.first_bytes = 1 << 16;
-    c.reducer.cap_bytes = 1 << 18;
+    c.reducer.first_bytes = 1 << 14;
+    c.reducer.cap_bytes = 1 << 16;
     c.reducer.accumulation = runs[i].accumulation;
     c.reducer.no_sync = runs[i].no_sync;
     c.reducer.noise_every = runs[i].noise_every;

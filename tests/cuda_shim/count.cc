@@ -11,6 +11,11 @@ void shim_count_only(void)
     counting = true;
 }
 
+bool shim_only_counts(void)
+{
+    return counting;
+}
+
 size_t shim_kernels(void)
 {
     return kernels.size();

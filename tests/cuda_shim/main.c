@@ -1,9 +1,10 @@
 /*
  * Runs the CUDA kernels on the host: PROGRAM CASE TYPE ORDERS, or PROGRAM --plant FAULT SEED, or
- * PROGRAM --kernels, where PROGRAM is cuda_shim_races or cuda_shim_bounds (shim.h).
+ * PROGRAM --kernels or --work, where PROGRAM is cuda_shim_races or cuda_shim_bounds (shim.h).
  *
  * A case passes when each of the orders keeps within the bounds, and all give the same bits.
- * --kernels prints how many kernels the cases launch.
+ * --kernels prints how many kernels the cases launch, --work about how many seconds a case of the
+ * GPU's shapes takes a processor of the GPU's host.
  */
 #include "tests/cuda_shim/planted.h"
 #include "tests/cuda_shim/shim.h"
@@ -27,6 +28,12 @@ static void copy(void *to, const void *from, size_t bytes)
 
 static const struct cuda_machine machine = {.alloc = shim_alloc, .free = shim_free, .copy = copy};
 
+static struct cuda_rig rig(enum lk_dtype real)
+{
+    return (struct cuda_rig){
+        .machine = &machine, .cuda.real = real, .cuda.shared_bytes = SHARED_BYTES};
+}
+
 static void run_once(const struct cuda_case *c, struct cuda_rig *r)
 {
     r->cuda.workspace = shim_alloc(WORKSPACE_BYTES, "workspace");
@@ -38,7 +45,7 @@ static void run_once(const struct cuda_case *c, struct cuda_rig *r)
 
 static int run_case(const struct cuda_case *c, enum lk_dtype real, int orders)
 {
-    struct cuda_rig r = {.machine = &machine, .cuda.real = real, .cuda.shared_bytes = SHARED_BYTES};
+    struct cuda_rig r = rig(real);
     uint64_t first = 0;
 
     for (int order = 0; order < orders; order++) {
@@ -95,19 +102,26 @@ static int run_planted(const char *name, uint64_t seed)
     return 0;
 }
 
-static int count_kernels(void)
+static int count(bool work)
 {
     static const enum lk_dtype types[] = {LK_F32, LK_BF16};
 
     shim_count_only();
-    for (const struct cuda_case *c = cuda_cases; c->name; c++)
-        for (int i = 0; i < 2; i++) {
-            struct cuda_rig r = {
-                .machine = &machine, .cuda.real = types[i], .cuda.shared_bytes = SHARED_BYTES};
+    for (const struct cuda_case *c = cuda_cases; c->name; c++) {
+        double s = 0;
 
+        for (int i = 0; i < 2; i++) {
+            struct cuda_rig r = rig(types[i]);
+
+            r.large = r.counts = work;
             run_once(c, &r);
+            s += cuda_rig_seconds(&r);
         }
-    printf("%zu instances\n", shim_kernels());
+        if (work)
+            printf("%s %.2f s\n", c->name, s);
+    }
+    if (!work)
+        printf("%zu instances\n", shim_kernels());
     return 0;
 }
 
@@ -115,8 +129,8 @@ int main(int argc, char **argv)
 {
     enum lk_dtype real;
 
-    if (argc == 2 && !strcmp(argv[1], "--kernels"))
-        return count_kernels();
+    if (argc == 2 && (!strcmp(argv[1], "--kernels") || !strcmp(argv[1], "--work")))
+        return count(!strcmp(argv[1], "--work"));
     if (argc == 4 && !strcmp(argv[1], "--plant"))
         return run_planted(argv[2], strtoull(argv[3], NULL, 10));
     for (const struct cuda_case *c = cuda_cases; argc == 4 && c->name; c++)
@@ -124,7 +138,7 @@ int main(int argc, char **argv)
             return run_case(c, real, atoi(argv[3]));
     fprintf(stderr,
             "usage: %s CASE float32|bfloat16 ORDERS\n       %s --plant FAULT SEED\n"
-            "       %s --kernels\n",
+            "       %s --kernels|--work\n",
             argv[0], argv[0], argv[0]);
     return 2;
 }

@@ -62,8 +62,9 @@ void shim_free(void *p);
 /* Return the number of kernels started so far. */
 uint64_t shim_launches(void);
 
-/* From now on run no kernel, and count those that would be. */
+/* From now on run no kernel and compute no product, and count the kernels that would be run. */
 void shim_count_only(void);
+bool shim_only_counts(void);
 /* Return the number of different kernels, instances of templates each, since then. */
 size_t shim_kernels(void);
 

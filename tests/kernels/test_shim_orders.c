@@ -3,6 +3,7 @@
  * under 16 orders of threads. The program is built if there is a C++ compiler with
  * AddressSanitizer, and not in builds with a sanitizer.
  */
+#include "tests/rigs/shell.h"
 #include "tests/rigs/shim_case.h"
 #include "tests/rigs/suite.h"
 
@@ -14,14 +15,28 @@ START_TEST(orders_give_the_same_bits)
 }
 END_TEST
 
+/* On a GPU's host the cases of large shapes run side by side, in a minute: none may take a
+ * processor long. */
+START_TEST(no_case_is_long_work)
+{
+    struct shell_result r =
+        shell_run(SHIM_BOUNDS " --work 2>&1 | awk '{n += $2 > 0; if ($2 > 10) {print; bad++}} "
+                              "END {exit bad > 0 || n < 15}'");
+
+    ck_assert_msg(r.code == 0, "long, or none: %s", r.text);
+}
+END_TEST
+
 SUITE(shim_orders, tc)
 {
 #ifdef LK_HAVE_SHIM
+    tcase_add_test(tc, no_case_is_long_work);
     tcase_add_loop_test(tc, orders_give_the_same_bits, 0, SHIM_layernorm_forward);
     tcase_add_loop_test(tc, orders_give_the_same_bits, SHIM_matmul_forward, SHIM_CHECKS);
 #else
     (void)tc;
     (void)orders_give_the_same_bits;
+    (void)no_case_is_long_work;
     shim_case_skip(tc);
 #endif
 }
