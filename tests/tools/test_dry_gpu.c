@@ -59,12 +59,12 @@ END_TEST
 /* CUDA takes its time to start. */
 START_TEST(a_slow_start_is_waited_for)
 {
-    struct shell_result r = ON_MACHINE("DRY_START_S=1000 timeout 1 ./test_gpu kernels/wait");
+    struct shell_result r = ON_MACHINE("DRY_START_S=1000 timeout 1 ./test_gpu kernels/gelu");
 
     ck_assert_int_eq(r.code, 124);
-    r = ON_MACHINE("DRY_LIBRARY_S=1000 timeout 1 ./test_gpu kernels/wait");
+    r = ON_MACHINE("DRY_LIBRARY_S=1000 timeout 1 ./test_gpu kernels/gelu");
     ck_assert_int_eq(r.code, 124);
-    r = ON_MACHINE("DRY_START_S=0.01 DRY_LIBRARY_S=0.01 ./test_gpu kernels/wait");
+    r = ON_MACHINE("DRY_START_S=0.01 DRY_LIBRARY_S=0.01 ./test_gpu kernels/gelu");
     ck_assert_msg(r.code == 0, "%s", r.text);
 }
 END_TEST
