@@ -102,6 +102,7 @@ static const char *reason_to_skip(void)
     if (lk_nvml_open("GPU-none", NULL, &n) == LK_EUNSUPPORTED &&
         strstr(lk_error_text(), "was not found"))
         return "no NVML (libnvidia-ml.so.1)";
+    lk_nvml_close(n);
     return NULL;
 }
 

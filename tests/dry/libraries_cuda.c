@@ -81,10 +81,10 @@ NVML(DeviceGetEnforcedPowerLimit, max_power)
 NVML(DeviceGetTotalEnergyConsumption, energy)
 NVML(DeviceGetCurrentClocksEventReasons, reasons)
 
-/* The fake does not know that the machine's GPU is number 0. */
+/* The fake does not know that the machine's GPU is number 0, whose UUID is all zeros. */
 int nvmlDeviceGetHandleByUUID(const char *uuid, struct nvmlDevice_st **out);
 int nvmlDeviceGetHandleByUUID(const char *uuid, struct nvmlDevice_st **out)
 {
-    return strncmp(uuid, "GPU-", 4) ? NVML_NOT_FOUND
-                                    : fake_nvml_calls.device_by_uuid(FAKE_NVML_GPU, out);
+    return strncmp(uuid, "GPU-0", 5) ? NVML_NOT_FOUND
+                                     : fake_nvml_calls.device_by_uuid(FAKE_NVML_GPU, out);
 }
