@@ -405,6 +405,7 @@ int main(int argc, char **argv)
     enum lk_status st = LK_OK;
     int n = 0;
 
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a time limit must not lose earlier lines */
     if (cudaGetDeviceCount(&n) != cudaSuccess || n == 0) {
         fprintf(stderr, "kernels_cuda: skipped: no GPU\n");
         return EXIT_SKIPPED;

@@ -238,29 +238,6 @@ out:
     return st;
 }
 
-static enum lk_status run_rounds(struct bench *b)
-{
-    struct lk_deadline end = lk_deadline_in(lk_ns_from_s(b->opt.time_limit_s));
-    uint64_t longest_ns = 0;
-    enum lk_status st = LK_OK;
-
-    while ((int64_t)b->n < b->pairs && lk_deadline_left_ns(end) > longest_ns) {
-        uint64_t began_ns = lk_monotonic_ns(), took_ns;
-
-        LK_TRY(run_round(b));
-        took_ns = lk_monotonic_ns() - began_ns;
-        if (took_ns > longest_ns)
-            longest_ns = took_ns;
-    }
-    if (b->n < ROUNDS_MIN)
-        st = lk_fail(LK_EEVIDENCE,
-                     "%zu round(s) of %.1f s in the time limit of %.0f s: an "
-                     "interval takes %d",
-                     b->n, lk_s_from_ns(longest_ns), b->opt.time_limit_s, ROUNDS_MIN);
-out:
-    return st;
-}
-
 static enum lk_status compare(const struct bench *b, size_t arm, struct figure *out)
 {
     enum lk_status st = LK_OK;
@@ -320,25 +297,59 @@ static void write_report(struct lk_json_out *o, const void *ctx)
     lk_json_out_close(o);
 }
 
-static enum lk_status report(const struct bench *b)
+static enum lk_status report_of(const struct bench *b, struct report *out)
 {
-    struct report r = {.b = b};
-    enum lk_status st = LK_OK;
-
+    *out = (struct report){.b = b};
     for (size_t i = 0; i < ARMS; i++)
         if (b->on[i])
-            LK_TRY(compare(b, i, &r.figures[i]));
+            LK_PASS(compare(b, i, &out->figures[i]));
+    return LK_OK;
+}
+
+static void print(const struct report *r)
+{
+    const struct bench *b = r->b;
+
     printf("# %zu rounds of runs of %lld steps on %lld rank(s), device %s: %s\n"
            "without        %9.4f ms a step (mean of 10 %% quantiles)\n",
            b->n, (long long)b->opt.steps, (long long)b->ranks, devices[b->opt.device], b->opt.job,
-           1e3 * r.figures[0].step_s);
+           1e3 * r->figures[0].step_s);
     for (size_t i = 1; i < ARMS; i++)
         if (b->on[i])
             printf("%-14s %9.4f ms  overhead %+8.3f %%   95 %% interval %+.3f to %+.3f %%   %s\n",
-                   arms[i].name, 1e3 * r.figures[i].step_s, 100 * r.figures[i].value,
-                   100 * r.figures[i].lo, 100 * r.figures[i].hi, arms[i].help);
-    if (b->opt.json)
-        LK_TRY(lk_json_write(b->opt.json, write_report, &r));
+                   arms[i].name, 1e3 * r->figures[i].step_s, 100 * r->figures[i].value,
+                   100 * r->figures[i].lo, 100 * r->figures[i].hi, arms[i].help);
+}
+
+/* ---- The whole ---- */
+
+static enum lk_status run_rounds(struct bench *b)
+{
+    struct lk_deadline end = lk_deadline_in(lk_ns_from_s(b->opt.time_limit_s));
+    uint64_t longest_ns = 0;
+    struct report r;
+    enum lk_status st = LK_OK;
+
+    while ((int64_t)b->n < b->pairs && lk_deadline_left_ns(end) > longest_ns) {
+        uint64_t began_ns = lk_monotonic_ns(), took_ns;
+
+        LK_TRY(run_round(b));
+        took_ns = lk_monotonic_ns() - began_ns;
+        if (took_ns > longest_ns)
+            longest_ns = took_ns;
+        if (b->n < ROUNDS_MIN)
+            continue;
+        LK_TRY(report_of(b, &r));
+        if (b->opt.json) /* after every round: a kill leaves what was measured */
+            LK_TRY(lk_json_write(b->opt.json, write_report, &r));
+    }
+    if (b->n < ROUNDS_MIN)
+        st = lk_fail(LK_EEVIDENCE,
+                     "%zu round(s) of %.1f s in the time limit of %.0f s: an "
+                     "interval takes %d",
+                     b->n, lk_s_from_ns(longest_ns), b->opt.time_limit_s, ROUNDS_MIN);
+    else
+        print(&r);
 out:
     return st;
 }
@@ -410,7 +421,6 @@ int main(int argc, char **argv)
         goto out;
     }
     LK_TRY(run_rounds(&b));
-    LK_TRY(report(&b));
 out:
     if (st != LK_OK)
         fprintf(stderr, "bench/overhead: %s\n", lk_error_text());

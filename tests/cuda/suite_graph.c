@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { STEPS = 8 };
+enum { STEPS = 5 };
 
 static const struct {
     enum lk_dtype real;
@@ -29,7 +29,7 @@ static struct lk_train_config config(int i)
 {
     struct lk_train_config c = {.device = "cuda",
                                 .comm = "self",
-                                .local_batch = 2,
+                                .local_batch = 1,
                                 .steps = STEPS,
                                 .samples = 256,
                                 .prefetch = 2,
@@ -46,7 +46,7 @@ static struct lk_train_config config(int i)
                                        .layers = 2,
                                        .heads = 1,
                                        .channels = 64,
-                                       .context = 128,
+                                       .context = 64,
                                        .vocab = runs[i].vocab,
                                        .seed = 3};
     c.optim = (struct lk_optim_config){

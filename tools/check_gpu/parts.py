@@ -13,7 +13,7 @@ MORE_ROUNDS_S = 45  # that the part overhead may take of what others left
 Part = collections.namedtuple("Part", "name purpose limit_s run needs_gpu more", defaults=[False, False])
 PARTS = [
     Part("build", "build the programs for this GPU", 60, machine.build),
-    Part("machine", "GPU, memory and libraries", 20, machine.machine, needs_gpu=True),
+    Part("machine", "GPU, memory and libraries", 15, machine.machine, needs_gpu=True),
     Part("nccl", "test_gpu: NCCL, ranks that share the GPU", 50, correctness.nccl, needs_gpu=True),
     Part("suites", "test_gpu: the other suites", sum(correctness.SUITES.values()), correctness.suites, needs_gpu=True),
     Part("ddp", "training, every step verified", 35, correctness.ddp),
