@@ -202,7 +202,7 @@ $(BUILD)/cupti/program: tests/cupti/program.c tests/cupti/cupti.h Makefile
 	@echo "  LINK  $@"
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(filter-out -fsanitize=% --coverage,$(LK_CFLAGS)) $(LDFLAGS) -o $@ $< -ldl
-$(CUPTI_FAKES): tests/cupti/library.c tests/cupti/cupti.h preload/cupti_abi.h Makefile
+$(CUPTI_FAKES): tests/cupti/library.c tests/cupti/cupti.h facts/cupti_abi.h Makefile
 	@echo "  LINK  $@"
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) $(filter-out -fsanitize=% --coverage,$(LK_CFLAGS)) $(if $(filter %.12,$@),-DFAKE_OLDER) -Wno-missing-prototypes -fPIC -shared -Wl,-soname,$(@F) -o $@ $< -pthread

@@ -105,11 +105,17 @@ static bool can_choose(void)
 /* A call that this version does not know is made by nobody: refusals are of no interest. */
 static void choose_calls(uint8_t on)
 {
-#define CHOOSE_RUNTIME(number)             library.ActivityEnableRuntimeApi(number, on)
-#define CHOOSE_DRIVER(number)              library.ActivityEnableDriverApi(number, on)
-#define CHOOSE(domain, name, number, wait) (void)CHOOSE_##domain(number);
-    CUPTI_CALL_LIST(CHOOSE)
+#define CHOOSE_RUNTIME                   library.ActivityEnableRuntimeApi
+#define CHOOSE_DRIVER                    library.ActivityEnableDriverApi
+#define CHOOSE(domain, name, number)     (void)CHOOSE_##domain(number, on);
+#define WAIT(domain, name, number, wait) CHOOSE(domain, name, number)
+    CUPTI_LAUNCH_LIST(CHOOSE)
+    CUPTI_COPY_LIST(CHOOSE)
+    CUPTI_WAIT_LIST(WAIT)
+#undef WAIT
 #undef CHOOSE
+#undef CHOOSE_DRIVER
+#undef CHOOSE_RUNTIME
 }
 
 static int enable(void)
@@ -183,7 +189,7 @@ static void use_thread_numbers(void)
 /* Call back on launches of kernels, or no more. A refusal is of a call that nobody makes. */
 static void watch_launches(uint32_t on)
 {
-#define WATCH(domain, name, number, wait)                                                          \
+#define WATCH(domain, name, number)                                                                \
     (void)library.EnableCallback(on, subscriber, CUPTI_DOMAIN_##domain, number);
     CUPTI_LAUNCH_LIST(WATCH)
 #undef WATCH

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sonames: up to CUDA 11 they have the minor version, too. */
-const char *const lk_cupti_files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8",
-                                      "libcupti.so", NULL};
+const char *const lk_cupti_files[] = {CUPTI_FILES, NULL};
 /* The toolkit puts it there, and the loader does not search there. */
 static const char *const folders[] = {"", "/usr/local/cuda/lib64/",
                                       "/usr/local/cuda/extras/CUPTI/lib64/"};
@@ -18,16 +16,6 @@ enum { FILES = LK_COUNT(lk_cupti_files) - 1, FOLDERS = LK_COUNT(folders) };
 #define GIVEN "LOCKSTEP_PROFILE_CUPTI"
 
 enum { PATH_BYTES = 4096 };
-
-/* CUPTI's version of CUDA 13.0 before Update 1 (CUPTI, release notes of 13.0 Update 1). */
-enum { VERSION_HANGS = 130000 };
-
-/* Return true for versions whose records are known. CUDA 10's is 12; from CUDA 13 on the number is
- * the toolkit's. */
-static bool is_known(uint32_t version)
-{
-    return (version >= 12 && version < 130000) || version / 10000 == 13;
-}
 
 static bool find_functions(void *handle, struct lk_cupti_library *out)
 {
@@ -84,9 +72,9 @@ bool lk_cupti_library(int i, struct lk_cupti_library *out, bool *found, enum lk_
     if (!*found)
         return true;
     *why = LK_PROBE_CUPTI_OFF;
-    if (out->GetVersion(&out->version) != CUPTI_OK || !is_known(out->version))
+    if (out->GetVersion(&out->version) != CUPTI_OK || !cupti_version_is_known(out->version))
         *why = LK_PROBE_CUPTI_UNKNOWN;
-    else if (out->version == VERSION_HANGS)
+    else if (out->version == CUPTI_VERSION_HANGS)
         *why = LK_PROBE_CUPTI_HANGS;
     return true;
 }

@@ -2,8 +2,8 @@
 #ifndef LK_PRELOAD_CUPTI_LIBRARY_H
 #define LK_PRELOAD_CUPTI_LIBRARY_H
 
+#include "facts/cupti_abi.h"
 #include "facts/probe_file.h"
-#include "preload/cupti_abi.h"
 
 #include <stdbool.h>
 

@@ -105,8 +105,10 @@ static bool take_call(const void *from, const struct when *w, struct lk_probe_re
         uint32_t kind, function;
         const char *wait;
     } calls[] = {
-#define ROW(domain, name, number, wait) {CUPTI_##domain, number, wait},
-        CUPTI_CALL_LIST(ROW)
+#define ROW(domain, name, number)        {CUPTI_##domain, number, NULL},
+#define WAIT(domain, name, number, wait) {CUPTI_##domain, number, wait},
+        CUPTI_LAUNCH_LIST(ROW) CUPTI_COPY_LIST(ROW) CUPTI_WAIT_LIST(WAIT)
+#undef WAIT
 #undef ROW
     };
     struct cupti_call c;
@@ -152,10 +154,6 @@ static void take(const void *from, size_t left, const struct when *w)
 
 /* ---- Buffers ---- */
 
-/* CUPTI's version in CUDA 12.9. Older ones crash if given no buffer (CUPTI, release notes of
- * 12.9). */
-enum { VERSION_REFUSABLE = 27 };
-
 static void *map_bytes(size_t bytes)
 {
     void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -183,7 +181,7 @@ uint8_t *lk_cupti_buffers_lend(struct lk_cupti_buffers *b)
     }
     if (!atomic_exchange(&b->exhausted, true))
         lk_probe_window_close(lk_probe_now());
-    return b->library->version < VERSION_REFUSABLE ? map_bytes(LK_CUPTI_BUFFER_BYTES) : NULL;
+    return b->library->version < CUPTI_VERSION_REFUSABLE ? map_bytes(LK_CUPTI_BUFFER_BYTES) : NULL;
 }
 
 static void read_buffer(const struct lk_cupti_buffers *b, uint8_t *buffer, size_t valid)

@@ -5,6 +5,7 @@
 
 #include "base/array.h"
 #include "base/library.h"
+#include "facts/cupti_abi.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -51,7 +52,7 @@ enum lk_status lk_cupti_check(const struct lk_cupti_calls *call, CUptiResult e, 
 static const struct lk_library_symbol symbols[] = {LK_CUPTI_CALL_LIST(SYMBOL)};
 #undef SYMBOL
 
-static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL};
+static const char *const files[] = {CUPTI_FILES, NULL};
 
 static bool is_loaded(const char *file)
 {
@@ -102,19 +103,12 @@ enum lk_status lk_cupti_library(int *which, struct lk_cupti_calls *out, char *pa
     return LK_OK;
 }
 
-/* Return true for versions whose records are known. CUDA 9's is 12 (CUpti_ActivityKernel4); from
- * CUDA 13 on the number is the toolkit's. */
-static bool is_known(uint32_t version)
-{
-    return (version >= 12 && version < 130000) || version / 10000 == 13;
-}
-
 enum lk_status lk_cupti_version(const struct lk_cupti_calls *call, const char *path, uint32_t *out)
 {
     uint32_t version = 0;
 
     LK_PASS(lk_cupti_check(call, call->GetVersion(&version), "its version"));
-    if (!is_known(version))
+    if (!cupti_version_is_known(version))
         return lk_fail(LK_EUNSUPPORTED,
                        "CUPTI: the records of API version %" PRIu32 " are not known (%s): up to "
                        "CUDA 13",

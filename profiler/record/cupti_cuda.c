@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "facts/cupti_abi.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -21,13 +22,6 @@ enum { ATTR_BUFFERS_BY_THREAD = 9 };
 _Static_assert((int)ATTR_BUFFERS_BY_THREAD == (int)CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER,
                "an attribute");
 #endif
-
-/* CUPTI's version in CUDA 12.9. Older ones crash if given no buffer (CUPTI, release notes of
- * 12.9). */
-enum { VERSION_REFUSABLE = 27 };
-
-/* CUPTI's version in CUDA 13.0 before Update 1. */
-enum { VERSION_STOPS_BADLY = 130000 };
 
 struct lk_cupti {
     struct lk_cupti_calls call;
@@ -61,7 +55,7 @@ static _Atomic(struct lk_cupti *)
 /* ---- Buffers ---- */
 
 /* Lend CUPTI a buffer. Without a session only a CUPTI that could not be switched off asks; it gets
- * a buffer nevertheless: see VERSION_REFUSABLE. */
+ * a buffer nevertheless: see CUPTI_VERSION_REFUSABLE. */
 static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *max_records)
 {
     struct lk_cupti *g = atomic_load(&current);
@@ -199,7 +193,7 @@ static bool stop_early(struct lk_cupti *g)
 {
     size_t n_dropped;
 
-    if (g->version == VERSION_STOPS_BADLY)
+    if (g->version == CUPTI_VERSION_HANGS)
         return false;
     n_dropped = dropped(g);
     atomic_store(&g->off, true);
@@ -360,7 +354,7 @@ static enum lk_status open_with(const struct lk_cupti_config *config,
     LK_TRY(lk_cupti_version(&g->call, path, &g->version));
     snprintf(g->library, sizeof g->library, "CUPTI API %" PRIu32 ", %s", g->version, path);
     LK_TRY(lk_cupti_records_init(&g->records, config, &g->call));
-    LK_TRY(lk_cupti_buffers_init(&g->buffers, config, g->version >= VERSION_REFUSABLE));
+    LK_TRY(lk_cupti_buffers_init(&g->buffers, config, g->version >= CUPTI_VERSION_REFUSABLE));
     ours = atomic_compare_exchange_strong(&current, &none, g);
     if (!ours) {
         st = lk_fail(LK_EINTERNAL, "CUPTI: this process has a session already");

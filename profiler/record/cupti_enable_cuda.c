@@ -13,9 +13,8 @@
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
+#include "facts/cupti_abi.h"
 
-#include <cupti_driver_cbid.h>
-#include <cupti_runtime_cbid.h>
 #include <stdio.h>
 
 struct kind {
@@ -38,28 +37,6 @@ static const struct kind all_calls[] = {
     {CUPTI_ACTIVITY_KIND_DRIVER, "driver calls"},
 };
 
-#define RUNTIME(call, version) CUPTI_RUNTIME_TRACE_CBID_##call##_##version
-#define DRIVER(call)           CUPTI_DRIVER_TRACE_CBID_##call
-
-static const CUpti_CallbackId runtime_calls[] = {
-    RUNTIME(cudaLaunchKernel, v7000),  RUNTIME(cudaLaunchKernelExC, v11060),
-    RUNTIME(cudaGraphLaunch, v10000),  RUNTIME(cudaLaunchCooperativeKernel, v9000),
-    RUNTIME(cudaMemcpy, v3020),        RUNTIME(cudaMemcpyAsync, v3020),
-    RUNTIME(cudaMemcpy2DAsync, v3020), RUNTIME(cudaMemcpyPeerAsync, v4000),
-    RUNTIME(cudaMemset, v3020),        RUNTIME(cudaMemsetAsync, v3020),
-};
-static const CUpti_CallbackId driver_calls[] = {
-    DRIVER(cuLaunchKernel),    DRIVER(cuLaunchKernelEx),
-    DRIVER(cuGraphLaunch),     DRIVER(cuLaunchCooperativeKernel),
-    DRIVER(cuMemcpy),          DRIVER(cuMemcpyAsync),
-    DRIVER(cuMemcpyHtoD_v2),   DRIVER(cuMemcpyHtoDAsync_v2),
-    DRIVER(cuMemcpyDtoH_v2),   DRIVER(cuMemcpyDtoHAsync_v2),
-    DRIVER(cuMemcpyDtoD_v2),   DRIVER(cuMemcpyDtoDAsync_v2),
-    DRIVER(cuMemcpyPeerAsync), DRIVER(cuMemsetD8_v2),
-    DRIVER(cuMemsetD8Async),   DRIVER(cuMemsetD32_v2),
-    DRIVER(cuMemsetD32Async),
-};
-
 bool lk_cupti_can_choose(const struct lk_cupti_calls *call)
 {
     return call->ActivityEnableRuntimeApi && call->ActivityEnableDriverApi;
@@ -80,10 +57,14 @@ static enum lk_status enable_kinds(const struct lk_cupti_calls *call, const stru
 /* A call that this driver does not know is made by nobody: refusals are of no interest. */
 static void choose_calls(const struct lk_cupti_calls *call, uint8_t on)
 {
-    for (size_t i = 0; i < LK_COUNT(runtime_calls); i++)
-        (void)call->ActivityEnableRuntimeApi(runtime_calls[i], on);
-    for (size_t i = 0; i < LK_COUNT(driver_calls); i++)
-        (void)call->ActivityEnableDriverApi(driver_calls[i], on);
+#define CHOOSE_RUNTIME               call->ActivityEnableRuntimeApi
+#define CHOOSE_DRIVER                call->ActivityEnableDriverApi
+#define CHOOSE(domain, name, number) (void)CHOOSE_##domain(number, on);
+    CUPTI_LAUNCH_LIST(CHOOSE)
+    CUPTI_COPY_LIST(CHOOSE)
+#undef CHOOSE
+#undef CHOOSE_DRIVER
+#undef CHOOSE_RUNTIME
 }
 
 enum lk_status lk_cupti_enable_all_calls(const struct lk_cupti_calls *call)

@@ -1,104 +1,17 @@
 /*
- * Convert CUPTI's records to spans. Divisions: layouts, kinds, buffers. cupti_match_cuda.c finds
- * the op, step and track of each.
+ * Convert CUPTI's records to spans. Divisions: kinds, buffers. cupti_match_cuda.c finds the op,
+ * step and track of each.
  */
 #include "profiler/record/cupti_impl_cuda.h"
 
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
+#include "facts/cupti_abi.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Layouts ---- */
-
-/*
- * The fields read of each record. CUPTI appends to its records and gives them new names
- * (CUpti_ActivityKernel4 of CUDA 9 to CUpti_ActivityKernel10 of CUDA 13); these fields have not
- * moved since, which is checked below for the structs of the current headers.
- */
-struct kernel_record {
-    uint32_t kind;
-    uint8_t config[12];
-    uint64_t start, end, completed;
-    uint32_t device, context, stream;
-    int32_t launch[8];
-    uint32_t local[2], correlation;
-    int64_t grid;
-    const char *name;
-};
-
-/* In a memset's record, copy_kind is the value's first byte. */
-struct copy_record {
-    uint32_t kind;
-    uint8_t copy_kind, from, to, flags;
-    uint64_t bytes, start, end;
-    uint32_t device, context, stream, correlation;
-};
-
-struct peer_copy_record {
-    uint32_t kind;
-    uint8_t copy_kind, from, to, flags;
-    uint64_t bytes, start, end;
-    uint32_t device, context, stream, ends[4], correlation;
-};
-
-struct overhead_record {
-    uint32_t kind, overhead, object[4];
-    uint64_t start, end;
-};
-
-struct call_record {
-    uint32_t kind, function;
-    uint64_t start, end;
-    uint32_t process, thread, correlation;
-};
-
-struct external_record {
-    uint32_t kind, external;
-    uint64_t id;
-    uint32_t correlation;
-};
-
-#define SAME(ours, theirs, a, b)                                                                   \
-    _Static_assert(offsetof(struct ours, a) == offsetof(theirs, b), #theirs "." #b)
-#define SAME_TIMES(ours, theirs)                                                                   \
-    SAME(ours, theirs, start, start);                                                              \
-    SAME(ours, theirs, end, end)
-#define SAME_WORK(ours, theirs)                                                                    \
-    SAME_TIMES(ours, theirs);                                                                      \
-    SAME(ours, theirs, context, contextId);                                                        \
-    SAME(ours, theirs, stream, streamId);                                                          \
-    SAME(ours, theirs, correlation, correlationId)
-
-#if CUPTI_API_VERSION >= 130000
-SAME_WORK(kernel_record, CUpti_ActivityKernel4);
-SAME(kernel_record, CUpti_ActivityKernel4, name, name);
-SAME_WORK(kernel_record, CUpti_ActivityKernel9);
-SAME(kernel_record, CUpti_ActivityKernel9, name, name);
-SAME_WORK(kernel_record, CUpti_ActivityKernel10);
-SAME(kernel_record, CUpti_ActivityKernel10, name, name);
-SAME_WORK(copy_record, CUpti_ActivityMemcpy4);
-SAME_WORK(copy_record, CUpti_ActivityMemcpy5);
-SAME_WORK(copy_record, CUpti_ActivityMemcpy6);
-SAME(copy_record, CUpti_ActivityMemcpy6, copy_kind, copyKind);
-SAME(copy_record, CUpti_ActivityMemcpy6, bytes, bytes);
-SAME_WORK(copy_record, CUpti_ActivityMemset3);
-SAME_WORK(copy_record, CUpti_ActivityMemset4);
-SAME(copy_record, CUpti_ActivityMemset4, bytes, bytes);
-SAME_WORK(peer_copy_record, CUpti_ActivityMemcpyPtoP3);
-SAME_WORK(peer_copy_record, CUpti_ActivityMemcpyPtoP4);
-SAME(peer_copy_record, CUpti_ActivityMemcpyPtoP4, bytes, bytes);
-SAME_TIMES(overhead_record, CUpti_ActivityOverhead);
-SAME_TIMES(overhead_record, CUpti_ActivityOverhead2);
-SAME_TIMES(overhead_record, CUpti_ActivityOverhead3);
-#endif
-SAME_TIMES(call_record, CUpti_ActivityAPI);
-SAME(call_record, CUpti_ActivityAPI, correlation, correlationId);
-SAME(external_record, CUpti_ActivityExternalCorrelation, id, externalId);
-SAME(external_record, CUpti_ActivityExternalCorrelation, correlation, correlationId);
 
 enum lk_status lk_cupti_records_init(struct lk_cupti_records *r,
                                      const struct lk_cupti_config *config,
@@ -187,7 +100,7 @@ static bool has_times(struct lk_cupti_records *r, uint64_t *start, uint64_t *end
 
 static void take_kernel(struct lk_cupti_records *r, const void *record)
 {
-    struct kernel_record k;
+    struct cupti_kernel k;
     struct lk_cupti_work w;
 
     memcpy(&k, record, sizeof k);
@@ -222,7 +135,7 @@ static void take_copy_of(struct lk_cupti_records *r, const void *record, size_t 
         [CUPTI_ACTIVITY_MEMCPY_KIND_DTOA] = "DtoA", [CUPTI_ACTIVITY_MEMCPY_KIND_DTOD] = "DtoD",
         [CUPTI_ACTIVITY_MEMCPY_KIND_HTOH] = "HtoH", [CUPTI_ACTIVITY_MEMCPY_KIND_PTOP] = "PtoP",
     };
-    struct copy_record c;
+    struct cupti_copy c;
     struct lk_cupti_work w;
     uint32_t correlation;
 
@@ -243,17 +156,17 @@ static void take_copy_of(struct lk_cupti_records *r, const void *record, size_t 
 
 static void take_copy(struct lk_cupti_records *r, const void *record)
 {
-    take_copy_of(r, record, offsetof(struct copy_record, correlation), LK_SPAN_COPY);
+    take_copy_of(r, record, offsetof(struct cupti_copy, correlation), LK_SPAN_COPY);
 }
 
 static void take_peer_copy(struct lk_cupti_records *r, const void *record)
 {
-    take_copy_of(r, record, offsetof(struct peer_copy_record, correlation), LK_SPAN_COPY);
+    take_copy_of(r, record, offsetof(struct cupti_peer_copy, correlation), LK_SPAN_COPY);
 }
 
 static void take_memset(struct lk_cupti_records *r, const void *record)
 {
-    take_copy_of(r, record, offsetof(struct copy_record, correlation), LK_SPAN_MEMSET);
+    take_copy_of(r, record, offsetof(struct cupti_copy, correlation), LK_SPAN_MEMSET);
 }
 
 static void emit_call(struct lk_cupti_records *r, enum lk_span_kind kind, const char *name,
@@ -280,7 +193,7 @@ static void take_overhead(struct lk_cupti_records *r, const void *record)
                                         "instrumentation",     "resources of CUPTI",
                                         "loading a module",    "loading a function",
                                         "command buffer full", "request of a record buffer"};
-    struct overhead_record o;
+    struct cupti_overhead o;
     size_t kind;
 
     memcpy(&o, record, sizeof o);
@@ -292,7 +205,7 @@ static void take_overhead(struct lk_cupti_records *r, const void *record)
 
 static void take_issue(struct lk_cupti_records *r, const void *record)
 {
-    struct external_record e;
+    struct cupti_external e;
 
     memcpy(&e, record, sizeof e);
     if (e.external == CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0)
@@ -301,7 +214,7 @@ static void take_issue(struct lk_cupti_records *r, const void *record)
 
 static void take_call(struct lk_cupti_records *r, const void *record)
 {
-    struct call_record c;
+    struct cupti_call c;
 
     memcpy(&c, record, sizeof c);
     if (c.start != 0)
@@ -321,16 +234,16 @@ static const struct {
     bool first;   /* read before a buffer's other records, so that fewer wait */
     void (*take)(struct lk_cupti_records *r, const void *record);
 } kinds[] = {
-    {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, sizeof(struct external_record), true, take_issue},
-    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, sizeof(struct kernel_record), false, take_kernel},
-    {CUPTI_ACTIVITY_KIND_KERNEL, sizeof(struct kernel_record), false, take_kernel},
-    {CUPTI_ACTIVITY_KIND_MEMCPY, sizeof(struct copy_record), false, take_copy},
-    {CUPTI_ACTIVITY_KIND_MEMCPY2, sizeof(struct peer_copy_record), false, take_peer_copy},
-    {CUPTI_ACTIVITY_KIND_MEMSET, sizeof(struct copy_record), false, take_memset},
-    {CUPTI_ACTIVITY_KIND_OVERHEAD, sizeof(struct overhead_record), false, take_overhead},
-    {CUPTI_ACTIVITY_KIND_RUNTIME, sizeof(struct call_record), true, take_call},
-    {CUPTI_ACTIVITY_KIND_DRIVER, sizeof(struct call_record), true, take_call},
-    {CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API, sizeof(struct call_record), true, take_call},
+    {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, sizeof(struct cupti_external), true, take_issue},
+    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, sizeof(struct cupti_kernel), false, take_kernel},
+    {CUPTI_ACTIVITY_KIND_KERNEL, sizeof(struct cupti_kernel), false, take_kernel},
+    {CUPTI_ACTIVITY_KIND_MEMCPY, sizeof(struct cupti_copy), false, take_copy},
+    {CUPTI_ACTIVITY_KIND_MEMCPY2, sizeof(struct cupti_peer_copy), false, take_peer_copy},
+    {CUPTI_ACTIVITY_KIND_MEMSET, sizeof(struct cupti_copy), false, take_memset},
+    {CUPTI_ACTIVITY_KIND_OVERHEAD, sizeof(struct cupti_overhead), false, take_overhead},
+    {CUPTI_ACTIVITY_KIND_RUNTIME, sizeof(struct cupti_call), true, take_call},
+    {CUPTI_ACTIVITY_KIND_DRIVER, sizeof(struct cupti_call), true, take_call},
+    {CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API, sizeof(struct cupti_call), true, take_call},
     {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, 0, false, pass_over},
     {CUPTI_ACTIVITY_KIND_CUDA_EVENT, 0, false, pass_over},
 };

@@ -1,6 +1,6 @@
 #include "tests/cupti/cupti.h"
 
-#include "preload/cupti_abi.h"
+#include "facts/cupti_abi.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * CUPTI (preload/cupti.c, cupti_user.c): with a stand-in for CUPTI (tests/cupti).
  */
 #include "base/clock.h"
-#include "preload/cupti_abi.h"
+#include "facts/cupti_abi.h"
 #include "tests/fakes/fake_nccl_profiler.h"
 #include "tests/rigs/cupti_rig.h"
 #include "tests/rigs/probe_log.h"

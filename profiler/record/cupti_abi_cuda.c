@@ -1,5 +1,5 @@
-/* The preload library's view of CUPTI (preload/cupti_abi.h) is that of CUPTI's headers. */
-#include "preload/cupti_abi.h"
+/* Our view of CUPTI (facts/cupti_abi.h) is that of its headers. */
+#include "facts/cupti_abi.h"
 
 #ifdef LK_HAVE_CUPTI
 
@@ -31,8 +31,12 @@ SAME_NUMBER(CUPTI_FLUSH_FORCED, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     SAME(ours, theirs, start, start);                                                              \
     SAME(ours, theirs, end, end);                                                                  \
     SAME(ours, theirs, device, deviceId);                                                          \
+    SAME(ours, theirs, context, contextId);                                                        \
     SAME(ours, theirs, stream, streamId);                                                          \
     SAME(ours, theirs, correlation, correlationId)
+#define SAME_TIMES(ours, theirs)                                                                   \
+    SAME(ours, theirs, start, start);                                                              \
+    SAME(ours, theirs, end, end)
 #define SAME_KERNEL(theirs)                                                                        \
     SAME_WORK(cupti_kernel, theirs);                                                               \
     SAME(cupti_kernel, theirs, name, name)
@@ -42,9 +46,11 @@ SAME_NUMBER(CUPTI_FLUSH_FORCED, CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     SAME(ours, theirs, copy_kind, copyKind)
 
 SAME(cupti_call, CUpti_ActivityAPI, function, cbid);
-SAME(cupti_call, CUpti_ActivityAPI, start, start);
+SAME_TIMES(cupti_call, CUpti_ActivityAPI);
 SAME(cupti_call, CUpti_ActivityAPI, thread, threadId);
 SAME(cupti_call, CUpti_ActivityAPI, correlation, correlationId);
+SAME(cupti_external, CUpti_ActivityExternalCorrelation, id, externalId);
+SAME(cupti_external, CUpti_ActivityExternalCorrelation, correlation, correlationId);
 SAME_KERNEL(CUpti_ActivityKernel4);
 #if CUPTI_API_VERSION >= 130000
 SAME_NUMBER(CUPTI_THREAD_ID_DEFAULT, CUPTI_ACTIVITY_THREAD_ID_TYPE_DEFAULT);
@@ -56,14 +62,23 @@ SAME_KERNEL(CUpti_ActivityKernel8);
 SAME_KERNEL(CUpti_ActivityKernel9);
 SAME_KERNEL(CUpti_ActivityKernel10);
 SAME_COPY(cupti_copy, CUpti_ActivityMemcpy3);
+SAME_COPY(cupti_copy, CUpti_ActivityMemcpy4);
+SAME_COPY(cupti_copy, CUpti_ActivityMemcpy5);
 SAME_COPY(cupti_copy, CUpti_ActivityMemcpy6);
+SAME_COPY(cupti_peer_copy, CUpti_ActivityMemcpyPtoP3);
 SAME_COPY(cupti_peer_copy, CUpti_ActivityMemcpyPtoP4);
+SAME_WORK(cupti_copy, CUpti_ActivityMemset3);
 SAME_WORK(cupti_copy, CUpti_ActivityMemset4);
 SAME(cupti_copy, CUpti_ActivityMemset4, bytes, bytes);
+SAME_TIMES(cupti_overhead, CUpti_ActivityOverhead);
+SAME_TIMES(cupti_overhead, CUpti_ActivityOverhead2);
+SAME_TIMES(cupti_overhead, CUpti_ActivityOverhead3);
 #endif
 
-#define SAME_CALL(domain, name, number, wait)                                                      \
-    SAME_NUMBER(number, CUPTI_##domain##_TRACE_CBID_##name);
-CUPTI_CALL_LIST(SAME_CALL)
+#define SAME_CALL(domain, name, number)       SAME_NUMBER(number, CUPTI_##domain##_TRACE_CBID_##name);
+#define SAME_WAIT(domain, name, number, wait) SAME_CALL(domain, name, number)
+CUPTI_LAUNCH_LIST(SAME_CALL)
+CUPTI_COPY_LIST(SAME_CALL)
+CUPTI_WAIT_LIST(SAME_WAIT)
 
 #endif
