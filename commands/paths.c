@@ -4,8 +4,8 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/words.h"
+#include "facts/foreign_file.h"
 #include "facts/preset.h"
-#include "facts/probe_file.h"
 #include "profiler/import/import.h"
 
 #include <errno.h>
@@ -204,7 +204,7 @@ static const char *const own_files[] = {
 static const char *const own_folders[] = {"k[0-9]*-b[0-9]*-a[0-9]*-r[0-9]*", "traces"};
 /* The names in a folder of traces, which recorders write for us. */
 static const char *const recorded_files[] = {"rank[0-9]*.json", "rank[0-9]*.json.tmp",
-                                             ("*" LK_PROBE_FILE_SUFFIX)};
+                                             ("*" LK_FOREIGN_FILE_SUFFIX)};
 
 static bool matches(const char *const *patterns, size_t n, const char *name)
 {

@@ -78,7 +78,7 @@ static void buffer_completed(void *context, uint32_t stream, uint8_t *buffer, si
         return;
     lk_cupti_buffers_take(&buffers, buffer, valid);
     if (library.ActivityGetNumDroppedRecords(NULL, 0, &dropped) == CUPTI_OK)
-        lk_probe_window_drop(dropped);
+        lk_foreign_window_drop(dropped);
 }
 
 /* A subscriber tells other profilers that CUPTI is in use; launches alone are called back, while
@@ -141,18 +141,18 @@ static void disable(void)
         (void)library.ActivityDisable(kinds[i]);
 }
 
-static enum lk_probe_cupti reason_of(int error)
+static enum lk_foreign_cupti reason_of(int error)
 {
     switch (error) {
     case CUPTI_NOT_COMPATIBLE:
     case CUPTI_DISABLED:
     case CUPTI_SUBSCRIBED_ALREADY:
     case CUPTI_MAX_LIMIT_REACHED:
-        return LK_PROBE_CUPTI_TAKEN;
+        return LK_FOREIGN_CUPTI_TAKEN;
     case CUPTI_NO_PRIVILEGES:
-        return LK_PROBE_CUPTI_FORBIDDEN;
+        return LK_FOREIGN_CUPTI_FORBIDDEN;
     default:
-        return LK_PROBE_CUPTI_REFUSED;
+        return LK_FOREIGN_CUPTI_REFUSED;
     }
 }
 
@@ -198,11 +198,11 @@ static void watch_launches(uint32_t on)
 /* Return whether the process launches a kernel within QUIET_NS. */
 static bool sees_launch(void)
 {
-    const int64_t until = lk_probe_now() + QUIET_NS;
+    const int64_t until = lk_foreign_now() + QUIET_NS;
 
     atomic_store(&launched, false);
     watch_launches(1);
-    while (!atomic_load(&launched) && lk_probe_now() < until && !is_ending(PERIOD_NS / 10))
+    while (!atomic_load(&launched) && lk_foreign_now() < until && !is_ending(PERIOD_NS / 10))
         ;
     watch_launches(0);
     return atomic_load(&launched);
@@ -232,7 +232,7 @@ static int record(void)
         error = enable();
     if (error)
         stop();
-    atomic_store(&buffers.start_ns, lk_probe_now());
+    atomic_store(&buffers.start_ns, lk_foreign_now());
     return error;
 }
 
@@ -264,7 +264,7 @@ static int start(bool is_rank)
  * or an error. */
 static int begin_window(bool is_rank)
 {
-    enum lk_probe_cupti why = LK_PROBE_CUPTI_ABSENT, of_library;
+    enum lk_foreign_cupti why = LK_FOREIGN_CUPTI_ABSENT, of_library;
     int error = CUPTI_NOT_INITIALIZED;
     bool found;
 
@@ -272,24 +272,24 @@ static int begin_window(bool is_rank)
         if (!found)
             continue;
         why = of_library;
-        if (why != LK_PROBE_CUPTI_OFF)
+        if (why != LK_FOREIGN_CUPTI_OFF)
             break; /* a second CUPTI beside one that is loaded already would be in its way */
         if (!buffers.bytes && !lk_cupti_buffers_init(&buffers, &library)) {
-            why = LK_PROBE_CUPTI_NO_ROOM;
+            why = LK_FOREIGN_CUPTI_NO_ROOM;
             break;
         }
         error = start(is_rank);
         if (error == QUIET)
             return QUIET;
         if (!error) {
-            lk_probe_cupti(LK_PROBE_CUPTI_RECORDED, 0);
+            lk_foreign_cupti(LK_FOREIGN_CUPTI_RECORDED, 0);
             return CUPTI_OK;
         }
         why = reason_of(error);
         if (error != CUPTI_NOT_INITIALIZED)
             break;
     }
-    lk_probe_cupti(why, why == LK_PROBE_CUPTI_REFUSED ? (uint32_t)error : 0);
+    lk_foreign_cupti(why, why == LK_FOREIGN_CUPTI_REFUSED ? (uint32_t)error : 0);
     return error ? error : CUPTI_NOT_INITIALIZED;
 }
 
@@ -300,7 +300,7 @@ static void end_window(void)
         return;
     is_open = false;
     (void)library.ActivityFlushAll(0);
-    lk_probe_window_close(lk_probe_now());
+    lk_foreign_window_close(lk_foreign_now());
     stop();
 }
 
@@ -366,10 +366,10 @@ static bool wait_for_window(int64_t from, int64_t delay_ns, bool *is_rank)
     int64_t first, with_context = 0; /* since when; 0: without */
 
     do {
-        const int64_t now = lk_probe_now();
+        const int64_t now = lk_foreign_now();
 
-        lk_probe_cupti(LK_PROBE_CUPTI_WAITING, 0);
-        first = lk_probe_first_collective();
+        lk_foreign_cupti(LK_FOREIGN_CUPTI_WAITING, 0);
+        first = lk_foreign_first_collective();
         *is_rank = first;
         if (!lk_cuda_has_context())
             with_context = 0;
@@ -385,7 +385,7 @@ static bool wait_for_window(int64_t from, int64_t delay_ns, bool *is_rank)
 static void *run(void *arg)
 {
     const int64_t delay_ns = ns_of("LOCKSTEP_PROFILE_DELAY_S", DELAY_S);
-    const int64_t from = lk_probe_now() + (has_peers() ? COLLECTIVE_WAIT_NS : 0);
+    const int64_t from = lk_foreign_now() + (has_peers() ? COLLECTIVE_WAIT_NS : 0);
     int64_t until;
     int error = QUIET;
     bool is_rank;
@@ -395,10 +395,10 @@ static void *run(void *arg)
         error = begin_window(is_rank);
     if (error)
         return NULL;
-    if (lk_probe_first_collective()) /* else the file is made with the first kernel */
-        (void)lk_probe_window_open(atomic_load(&buffers.start_ns));
-    until = lk_probe_now() + ns_of("LOCKSTEP_PROFILE_FOR_S", FOR_S);
-    while (!is_ending(PERIOD_NS) && lk_probe_now() < until && !lk_probe_window_is_full() &&
+    if (lk_foreign_first_collective()) /* else the file is made with the first kernel */
+        (void)lk_foreign_window_open(atomic_load(&buffers.start_ns));
+    until = lk_foreign_now() + ns_of("LOCKSTEP_PROFILE_FOR_S", FOR_S);
+    while (!is_ending(PERIOD_NS) && lk_foreign_now() < until && !lk_foreign_window_is_full() &&
            !atomic_load(&buffers.exhausted) && fetch())
         ;
     pthread_mutex_lock(&taking);
@@ -457,7 +457,7 @@ static bool start_thread(void)
 /* ---- The injection ---- */
 
 /* The driver's entry point, which it calls in cuInit; 1: all is well. */
-LK_PROBE_EXPORT int InitializeInjection(void);
+LK_FOREIGN_EXPORT int InitializeInjection(void);
 
 int InitializeInjection(void)
 {

@@ -49,7 +49,7 @@ static bool take_given(int *i, char path[PATH_BYTES])
     return false;
 }
 
-bool lk_cupti_library(int i, struct lk_cupti_library *out, bool *found, enum lk_probe_cupti *why)
+bool lk_cupti_library(int i, struct lk_cupti_library *out, bool *found, enum lk_foreign_cupti *why)
 {
     const int mode = RTLD_LAZY | RTLD_LOCAL | (i < FILES ? RTLD_NOLOAD : 0);
     char path[PATH_BYTES] = "";
@@ -67,14 +67,14 @@ bool lk_cupti_library(int i, struct lk_cupti_library *out, bool *found, enum lk_
             snprintf(path, sizeof path, "%s%s", folders[i / FILES], lk_cupti_files[i % FILES]);
     }
     handle = dlopen(path, mode);
-    *why = LK_PROBE_CUPTI_ABSENT;
+    *why = LK_FOREIGN_CUPTI_ABSENT;
     *found = handle && find_functions(handle, out);
     if (!*found)
         return true;
-    *why = LK_PROBE_CUPTI_OFF;
+    *why = LK_FOREIGN_CUPTI_OFF;
     if (out->GetVersion(&out->version) != CUPTI_OK || !cupti_version_is_known(out->version))
-        *why = LK_PROBE_CUPTI_UNKNOWN;
+        *why = LK_FOREIGN_CUPTI_UNKNOWN;
     else if (out->version == CUPTI_VERSION_HANGS)
-        *why = LK_PROBE_CUPTI_HANGS;
+        *why = LK_FOREIGN_CUPTI_HANGS;
     return true;
 }

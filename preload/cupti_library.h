@@ -3,7 +3,7 @@
 #define LK_PRELOAD_CUPTI_LIBRARY_H
 
 #include "facts/cupti_abi.h"
-#include "facts/probe_file.h"
+#include "facts/foreign_file.h"
 
 #include <stdbool.h>
 
@@ -23,6 +23,6 @@ extern const char *const lk_cupti_files[];
  * that the loader does not know), then what the loader finds, and the toolkit's. False: there are
  * no more. *found: it is there, and has the functions; *why: else, or where its version is one that
  * nothing is recorded with, what is wrong. It stays loaded. */
-bool lk_cupti_library(int i, struct lk_cupti_library *out, bool *found, enum lk_probe_cupti *why);
+bool lk_cupti_library(int i, struct lk_cupti_library *out, bool *found, enum lk_foreign_cupti *why);
 
 #endif

@@ -15,13 +15,13 @@ bool lk_cupti_moment(const struct lk_cupti_library *library, struct lk_cupti_mom
     int64_t shortest = INT64_MAX;
 
     for (int i = 0; i < LOOKS; i++) {
-        const int64_t before = lk_probe_now();
+        const int64_t before = lk_foreign_now();
         uint64_t theirs = 0;
         int64_t took;
 
         if (library->GetTimestamp(&theirs) != CUPTI_OK || theirs > INT64_MAX)
             return false;
-        took = lk_probe_now() - before;
+        took = lk_foreign_now() - before;
         if (took < shortest) {
             shortest = took;
             *out = (struct lk_cupti_moment){(int64_t)theirs, before + took / 2};
@@ -52,7 +52,8 @@ struct when {
 };
 
 /* Set times; false: it has none, as work that has not ended. */
-static bool set_times(struct lk_probe_record *r, const struct when *w, uint64_t start, uint64_t end)
+static bool set_times(struct lk_foreign_record *r, const struct when *w, uint64_t start,
+                      uint64_t end)
 {
     if (!start || end < start || end > INT64_MAX)
         return false;
@@ -61,29 +62,29 @@ static bool set_times(struct lk_probe_record *r, const struct when *w, uint64_t 
     return true;
 }
 
-static bool take_kernel(const void *from, const struct when *w, struct lk_probe_record *r)
+static bool take_kernel(const void *from, const struct when *w, struct lk_foreign_record *r)
 {
     struct cupti_kernel k;
 
     memcpy(&k, from, sizeof k);
-    r->kind = LK_PROBE_KERNEL;
-    r->name = lk_probe_name(k.name);
+    r->kind = LK_FOREIGN_KERNEL;
+    r->name = lk_foreign_name(k.name);
     r->link = k.correlation;
     r->lane = k.stream;
     r->peer = (int32_t)k.device;
     return set_times(r, w, k.start, k.end);
 }
 
-static bool take_copy(const void *from, const struct when *w, struct lk_probe_record *r)
+static bool take_copy(const void *from, const struct when *w, struct lk_foreign_record *r)
 {
     static const char *const names[] = {"",     "HtoD", "DtoH", "HtoA", "AtoH", "AtoA",
                                         "AtoD", "DtoA", "DtoD", "HtoH", "PtoP"};
     struct cupti_copy c;
 
     memcpy(&c, from, sizeof c);
-    r->kind = c.kind == CUPTI_MEMSET ? LK_PROBE_MEMSET : LK_PROBE_COPY;
-    if (r->kind == LK_PROBE_COPY && c.copy_kind < LK_COUNT(names))
-        r->name = lk_probe_name(names[c.copy_kind]);
+    r->kind = c.kind == CUPTI_MEMSET ? LK_FOREIGN_MEMSET : LK_FOREIGN_COPY;
+    if (r->kind == LK_FOREIGN_COPY && c.copy_kind < LK_COUNT(names))
+        r->name = lk_foreign_name(names[c.copy_kind]);
     r->link = c.correlation;
     r->count = c.bytes;
     r->lane = c.stream;
@@ -91,7 +92,7 @@ static bool take_copy(const void *from, const struct when *w, struct lk_probe_re
     return set_times(r, w, c.start, c.end);
 }
 
-static bool take_peer_copy(const void *from, const struct when *w, struct lk_probe_record *r)
+static bool take_peer_copy(const void *from, const struct when *w, struct lk_foreign_record *r)
 {
     struct cupti_peer_copy c;
 
@@ -99,7 +100,7 @@ static bool take_peer_copy(const void *from, const struct when *w, struct lk_pro
     return take_copy(from, w, r) && (r->link = c.correlation, true);
 }
 
-static bool take_call(const void *from, const struct when *w, struct lk_probe_record *r)
+static bool take_call(const void *from, const struct when *w, struct lk_foreign_record *r)
 {
     static const struct {
         uint32_t kind, function;
@@ -119,8 +120,8 @@ static bool take_call(const void *from, const struct when *w, struct lk_probe_re
         i++;
     if (i == LK_COUNT(calls)) /* of versions that cannot choose calls */
         return false;
-    r->kind = calls[i].wait ? LK_PROBE_SYNC : LK_PROBE_LAUNCH;
-    r->name = lk_probe_name(calls[i].wait);
+    r->kind = calls[i].wait ? LK_FOREIGN_SYNC : LK_FOREIGN_LAUNCH;
+    r->name = lk_foreign_name(calls[i].wait);
     r->link = calls[i].wait ? 0 : c.correlation;
     r->lane = c.thread;
     r->peer = -1;
@@ -130,7 +131,7 @@ static bool take_call(const void *from, const struct when *w, struct lk_probe_re
 static const struct {
     uint32_t kind;
     size_t bytes; /* that are read */
-    bool (*take)(const void *from, const struct when *w, struct lk_probe_record *r);
+    bool (*take)(const void *from, const struct when *w, struct lk_foreign_record *r);
 } kinds[] = {
     {CUPTI_CONCURRENT_KERNEL, sizeof(struct cupti_kernel), take_kernel},
     {CUPTI_KERNEL, sizeof(struct cupti_kernel), take_kernel},
@@ -143,13 +144,13 @@ static const struct {
 
 static void take(const void *from, size_t left, const struct when *w)
 {
-    struct lk_probe_record r = {.sequence = LK_PROBE_NO_SEQUENCE};
+    struct lk_foreign_record r = {.sequence = LK_FOREIGN_NO_SEQUENCE};
     uint32_t kind;
 
     memcpy(&kind, from, sizeof kind);
     for (size_t i = 0; i < LK_COUNT(kinds); i++)
         if (kinds[i].kind == kind && left >= kinds[i].bytes && kinds[i].take(from, w, &r))
-            lk_probe_window_emit(&r);
+            lk_foreign_window_emit(&r);
 }
 
 /* ---- Buffers ---- */
@@ -180,7 +181,7 @@ uint8_t *lk_cupti_buffers_lend(struct lk_cupti_buffers *b)
             return b->bytes + (size_t)i * LK_CUPTI_BUFFER_BYTES;
     }
     if (!atomic_exchange(&b->exhausted, true))
-        lk_probe_window_close(lk_probe_now());
+        lk_foreign_window_close(lk_foreign_now());
     return b->library->version < CUPTI_VERSION_REFUSABLE ? map_bytes(LK_CUPTI_BUFFER_BYTES) : NULL;
 }
 
@@ -208,10 +209,10 @@ void lk_cupti_buffers_take(struct lk_cupti_buffers *b, uint8_t *buffer, size_t v
     if (buffer < b->bytes || i >= LK_CUPTI_BUFFERS || at % LK_CUPTI_BUFFER_BYTES)
         return;
     if (valid && valid <= LK_CUPTI_BUFFER_BYTES &&
-        lk_probe_window_open(atomic_load(&b->start_ns))) {
-        since = lk_probe_now();
+        lk_foreign_window_open(atomic_load(&b->start_ns))) {
+        since = lk_foreign_now();
         read_buffer(b, buffer, valid);
-        lk_probe_spent(lk_probe_now() - since);
+        lk_foreign_spent(lk_foreign_now() - since);
     }
     atomic_fetch_and(&b->lent, ~(UINT64_C(1) << i));
 }

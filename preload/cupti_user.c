@@ -17,8 +17,8 @@
 
 static const char function[] = "cuptiActivityRegisterCallbacks";
 
-LK_PROBE_EXPORT int cuptiActivityRegisterCallbacks(cupti_request *request,
-                                                   cupti_complete *complete);
+LK_FOREIGN_EXPORT int cuptiActivityRegisterCallbacks(cupti_request *request,
+                                                     cupti_complete *complete);
 
 /* Return a library's function, if it is loaded already, and keeps it by another user. */
 static void *loaded(const char *file)

@@ -33,7 +33,7 @@ struct amount {
 /* A call that is being recorded. */
 struct call {
     const struct lk_mpi *mpi; /* NULL: it is not */
-    struct lk_probe_record record;
+    struct lk_foreign_record record;
 };
 
 static uint64_t sum(const int *counts, int n)
@@ -60,29 +60,29 @@ static uint64_t elements_of(const struct lk_mpi *m, const struct amount *a,
 }
 
 /* Begin to record a collective, before its time begins. */
-static void begin(struct call *c, const char *name, enum lk_probe_function function, handle comm,
+static void begin(struct call *c, const char *name, enum lk_coll function, handle comm,
                   const struct amount *a)
 {
-    struct lk_probe_record *r = &c->record;
+    struct lk_foreign_record *r = &c->record;
     struct lk_mpi_group group;
     uint64_t bytes = 1;
     handle type;
     int64_t since;
 
     c->mpi = NULL;
-    if (!lk_probe_on() || !lk_probe_enter())
+    if (!lk_foreign_on() || !lk_foreign_enter())
         return;
-    since = lk_probe_cost_begin();
+    since = lk_foreign_cost_begin();
     c->mpi = lk_mpi_library();
     if (!c->mpi) {
-        lk_probe_leave();
+        lk_foreign_leave();
         return;
     }
-    *r = (struct lk_probe_record){.kind = LK_PROBE_COLLECTIVE_CALL,
-                                  .function = (uint8_t)function,
-                                  .name = lk_probe_name(name),
-                                  .lane = lk_probe_thread(),
-                                  .peer = a->root - 1};
+    *r = (struct lk_foreign_record){.kind = LK_FOREIGN_COLLECTIVE_CALL,
+                                    .function = LK_FOREIGN_FUNCTION(function),
+                                    .name = lk_foreign_name(name),
+                                    .lane = lk_foreign_thread(),
+                                    .peer = a->root - 1};
     lk_mpi_group_next(c->mpi, comm, &group, &r->sequence);
     r->group = group.id;
     if (group.id) { /* on an intercommunicator some ranks' arguments mean nothing */
@@ -90,8 +90,8 @@ static void begin(struct call *c, const char *name, enum lk_probe_function funct
         r->dtype = type ? lk_mpi_dtype(c->mpi, type, &bytes) : 0;
         r->count *= bytes;
     }
-    lk_probe_cost_end(since);
-    r->start_ns = lk_probe_now();
+    lk_foreign_cost_end(since);
+    r->start_ns = lk_foreign_now();
 }
 
 static void end(struct call *c)
@@ -100,11 +100,11 @@ static void end(struct call *c)
 
     if (!c->mpi)
         return;
-    since = lk_probe_cost_begin();
-    c->record.end_ns = lk_probe_now();
-    lk_probe_emit(&c->record);
-    lk_probe_cost_end(since);
-    lk_probe_leave();
+    since = lk_foreign_cost_begin();
+    c->record.end_ns = lk_foreign_now();
+    lk_foreign_emit(&c->record);
+    lk_foreign_cost_end(since);
+    lk_foreign_leave();
 }
 
 /* The call of a nonblocking collective has returned. */
@@ -112,10 +112,10 @@ static void begun(struct call *c, const void *request, int status)
 {
     if (!c->mpi)
         return;
-    c->record.flags = LK_PROBE_NONBLOCKING;
+    c->record.flags = LK_FOREIGN_NONBLOCKING;
     if (status == LK_MPI_SUCCESS)
         lk_mpi_request_add(c->mpi, request, &c->record);
-    lk_probe_leave();
+    lk_foreign_leave();
 }
 
 /* Return the function that a wrapper calls, found when it is called first. */
@@ -141,66 +141,66 @@ static lk_mpi_function real_of(_Atomic(lk_mpi_function) *cache, const char *name
 
 /* X(name, name behind MPI_I, function, parameters, arguments, amount). */
 #define COLLECTIVES(X)                                                                             \
-    X(Allreduce, allreduce, LK_PROBE_ALL_REDUCE,                                                   \
+    X(Allreduce, allreduce, LK_ALL_REDUCE,                                                   \
       (const void *in, void *out, int n, handle type, handle op, handle comm),                     \
       (in, out, n, type, op, comm),                                                                \
       (.count = n, .type = type))                                                                  \
-    X(Reduce, reduce, LK_PROBE_REDUCE,                                                             \
+    X(Reduce, reduce, LK_REDUCE,                                                             \
       (const void *in, void *out, int n, handle type, handle op, int root, handle comm),           \
       (in, out, n, type, op, root, comm),                                                          \
       (.count = n, .type = type, .root = root + 1))                                                \
-    X(Reduce_scatter, reduce_scatter, LK_PROBE_REDUCE_SCATTER,                                     \
+    X(Reduce_scatter, reduce_scatter, LK_REDUCE_SCATTER,                                     \
       (const void *in, void *out, const int n[], handle type, handle op, handle comm),             \
       (in, out, n, type, op, comm),                                                                \
       (.counts = n, .type = type))                                                                 \
-    X(Reduce_scatter_block, reduce_scatter_block, LK_PROBE_REDUCE_SCATTER,                         \
+    X(Reduce_scatter_block, reduce_scatter_block, LK_REDUCE_SCATTER,                         \
       (const void *in, void *out, int n, handle type, handle op, handle comm),                     \
       (in, out, n, type, op, comm),                                                                \
       (.count = n, .type = type, .of_each = true))                                                 \
-    X(Bcast, bcast, LK_PROBE_BROADCAST,                                                            \
+    X(Bcast, bcast, LK_BROADCAST,                                                            \
       (void *out, int n, handle type, int root, handle comm),                                      \
       (out, n, type, root, comm),                                                                  \
       (.count = n, .type = type, .root = root + 1))                                                \
-    X(Barrier, barrier, LK_PROBE_BARRIER, (handle comm), (comm), (.count = 0))                     \
-    X(Allgather, allgather, LK_PROBE_ALL_GATHER,                                                   \
+    X(Barrier, barrier, LK_BARRIER, (handle comm), (comm), (.count = 0))                     \
+    X(Allgather, allgather, LK_ALL_GATHER,                                                   \
       (const void *in, int n, handle type, void *out, int out_n, handle out_type, handle comm),    \
       (in, n, type, out, out_n, out_type, comm),                                                   \
       (.in = in, .count = n, .type = type, .out_count = out_n, .out_type = out_type))              \
-    X(Allgatherv, allgatherv, LK_PROBE_ALL_GATHER,                                                 \
+    X(Allgatherv, allgatherv, LK_ALL_GATHER,                                                 \
       (const void *in, int n, handle type, void *out, const int out_n[], const int at[],           \
        handle out_type, handle comm),                                                              \
       (in, n, type, out, out_n, at, out_type, comm),                                               \
       (.in = in, .count = n, .type = type, .out_counts = out_n, .out_type = out_type,              \
        .own = true))                                                                               \
-    X(Alltoall, alltoall, LK_PROBE_ALL_TO_ALL,                                                     \
+    X(Alltoall, alltoall, LK_ALL_TO_ALL,                                                     \
       (const void *in, int n, handle type, void *out, int out_n, handle out_type, handle comm),    \
       (in, n, type, out, out_n, out_type, comm),                                                   \
       (.in = in, .count = n, .type = type, .out_count = out_n, .out_type = out_type,               \
        .of_each = true))                                                                           \
-    X(Alltoallv, alltoallv, LK_PROBE_ALL_TO_ALL,                                                   \
+    X(Alltoallv, alltoallv, LK_ALL_TO_ALL,                                                   \
       (const void *in, const int n[], const int at[], handle type, void *out, const int out_n[],   \
        const int out_at[], handle out_type, handle comm),                                          \
       (in, n, at, type, out, out_n, out_at, out_type, comm),                                       \
       (.in = in, .counts = n, .type = type, .out_counts = out_n, .out_type = out_type))            \
-    X(Gather, gather, LK_PROBE_GATHER,                                                             \
+    X(Gather, gather, LK_GATHER,                                                             \
       (const void *in, int n, handle type, void *out, int out_n, handle out_type, int root,        \
        handle comm),                                                                               \
       (in, n, type, out, out_n, out_type, root, comm),                                             \
       (.in = in, .count = n, .type = type, .out_count = out_n, .out_type = out_type,               \
        .root = root + 1))                                                                          \
-    X(Gatherv, gatherv, LK_PROBE_GATHER,                                                           \
+    X(Gatherv, gatherv, LK_GATHER,                                                           \
       (const void *in, int n, handle type, void *out, const int out_n[], const int at[],           \
        handle out_type, int root, handle comm),                                                    \
       (in, n, type, out, out_n, at, out_type, root, comm),                                         \
       (.in = in, .count = n, .type = type, .out_counts = out_n, .out_type = out_type,              \
        .own = true, .root = root + 1))                                                             \
-    X(Scatter, scatter, LK_PROBE_SCATTER,                                                          \
+    X(Scatter, scatter, LK_SCATTER,                                                          \
       (const void *in, int n, handle type, void *out, int out_n, handle out_type, int root,        \
        handle comm),                                                                               \
       (in, n, type, out, out_n, out_type, root, comm),                                             \
       (.in = out, .count = out_n, .type = out_type, .out_count = n, .out_type = type,              \
        .of_each = true, .root = root + 1))                                                         \
-    X(Scatterv, scatterv, LK_PROBE_SCATTER,                                                        \
+    X(Scatterv, scatterv, LK_SCATTER,                                                        \
       (const void *in, const int n[], const int at[], handle type, void *out, int out_n,           \
        handle out_type, int root, handle comm),                                                    \
       (in, n, at, type, out, out_n, out_type, root, comm),                                         \
@@ -208,7 +208,7 @@ static lk_mpi_function real_of(_Atomic(lk_mpi_function) *cache, const char *name
        .own = true, .root = root + 1))
 
 #define BLOCKING(name, lower, function, parameters, arguments, moved)                              \
-    LK_PROBE_EXPORT int MPI_##name parameters;                                                     \
+    LK_FOREIGN_EXPORT int MPI_##name parameters;                                                     \
     int MPI_##name parameters                                                                      \
     {                                                                                              \
         static _Atomic(lk_mpi_function) cache;                                                     \
@@ -226,7 +226,7 @@ static lk_mpi_function real_of(_Atomic(lk_mpi_function) *cache, const char *name
 COLLECTIVES(BLOCKING)
 
 #define NONBLOCKING(name, lower, function, parameters, arguments, moved)                           \
-    LK_PROBE_EXPORT int MPI_I##lower(LIST parameters, void *request);                              \
+    LK_FOREIGN_EXPORT int MPI_I##lower(LIST parameters, void *request);                              \
     int MPI_I##lower(LIST parameters, void *request)                                               \
     {                                                                                              \
         typedef int (*call_type)(LIST parameters, void *request);                                  \
@@ -260,38 +260,38 @@ static void begin_wait(struct waiting *w, const void *requests, int n)
     int64_t since;
 
     w->mpi = NULL;
-    if (!lk_probe_on() || !lk_probe_enter())
+    if (!lk_foreign_on() || !lk_foreign_enter())
         return;
-    since = lk_probe_cost_begin();
+    since = lk_foreign_cost_begin();
     w->mpi = lk_mpi_library();
     w->list = w->mpi ? lk_mpi_requests_before(w->mpi, requests, n) : -1;
-    lk_probe_cost_end(since);
+    lk_foreign_cost_end(since);
     if (w->list < 0) {
         w->mpi = NULL;
-        lk_probe_leave();
+        lk_foreign_leave();
         return;
     }
-    w->start_ns = lk_probe_now();
+    w->start_ns = lk_foreign_now();
 }
 
 /* A test that found nothing took no time. */
 static void end_wait(const struct waiting *w, const char *name, const void *requests, bool test)
 {
-    struct lk_probe_record r = {.kind = LK_PROBE_WAIT, .peer = -1};
+    struct lk_foreign_record r = {.kind = LK_FOREIGN_WAIT, .peer = -1};
     int64_t since;
 
     if (!w->mpi)
         return;
-    since = lk_probe_cost_begin();
+    since = lk_foreign_cost_begin();
     r.start_ns = w->start_ns;
-    r.end_ns = lk_probe_now();
+    r.end_ns = lk_foreign_now();
     if (lk_mpi_requests_after(w->mpi, requests, w->list, r.end_ns) > 0 || !test) {
-        r.name = lk_probe_name(name);
-        r.lane = lk_probe_thread();
-        lk_probe_emit(&r);
+        r.name = lk_foreign_name(name);
+        r.lane = lk_foreign_thread();
+        lk_foreign_emit(&r);
     }
-    lk_probe_cost_end(since);
-    lk_probe_leave();
+    lk_foreign_cost_end(since);
+    lk_foreign_leave();
 }
 
 /* clang-format off */
@@ -314,7 +314,7 @@ static void end_wait(const struct waiting *w, const char *name, const void *requ
       (n, requests, n_done, which, statuses))
 
 #define WAIT(name, test, parameters, arguments, count)                                             \
-    LK_PROBE_EXPORT int MPI_##name parameters;                                                     \
+    LK_FOREIGN_EXPORT int MPI_##name parameters;                                                     \
     int MPI_##name parameters                                                                      \
     {                                                                                              \
         static _Atomic(lk_mpi_function) cache;                                                     \
@@ -338,7 +338,7 @@ OF_SEVERAL(WAIT_SEVERAL)
 
 /* ---- Handles that end, and the library's own beginning and end ---- */
 
-LK_PROBE_EXPORT int MPI_Request_free(void *request);
+LK_FOREIGN_EXPORT int MPI_Request_free(void *request);
 int MPI_Request_free(void *request)
 {
     static _Atomic(lk_mpi_function) cache;
@@ -346,10 +346,10 @@ int MPI_Request_free(void *request)
 
     if (!real)
         return LK_MPI_ERROR;
-    if (lk_probe_on() && lk_probe_enter()) {
+    if (lk_foreign_on() && lk_foreign_enter()) {
         if (lk_mpi_library())
             lk_mpi_request_forget(lk_mpi_library(), request);
-        lk_probe_leave();
+        lk_foreign_leave();
     }
     return real(request);
 }
@@ -358,15 +358,15 @@ static void forget(const void *comm)
 {
     const struct lk_mpi *m;
 
-    if (!lk_probe_on() || !lk_probe_enter())
+    if (!lk_foreign_on() || !lk_foreign_enter())
         return;
     m = lk_mpi_library();
     if (m)
         lk_mpi_group_forget(m, lk_mpi_handle_at(m, comm, 0));
-    lk_probe_leave();
+    lk_foreign_leave();
 }
 
-LK_PROBE_EXPORT int MPI_Comm_free(void *comm);
+LK_FOREIGN_EXPORT int MPI_Comm_free(void *comm);
 int MPI_Comm_free(void *comm)
 {
     static _Atomic(lk_mpi_function) cache;
@@ -378,7 +378,7 @@ int MPI_Comm_free(void *comm)
     return real(comm);
 }
 
-LK_PROBE_EXPORT int MPI_Comm_disconnect(void *comm);
+LK_FOREIGN_EXPORT int MPI_Comm_disconnect(void *comm);
 int MPI_Comm_disconnect(void *comm)
 {
     static _Atomic(lk_mpi_function) cache;
@@ -396,15 +396,15 @@ static void introduce(int status)
     const struct lk_mpi *m;
     struct lk_mpi_group world;
 
-    if (status != LK_MPI_SUCCESS || !lk_probe_on() || !lk_probe_enter())
+    if (status != LK_MPI_SUCCESS || !lk_foreign_on() || !lk_foreign_enter())
         return;
     m = lk_mpi_library();
     if (m)
         lk_mpi_group_find(m, m->world, &world);
-    lk_probe_leave();
+    lk_foreign_leave();
 }
 
-LK_PROBE_EXPORT int MPI_Init(int *argc, char ***argv);
+LK_FOREIGN_EXPORT int MPI_Init(int *argc, char ***argv);
 int MPI_Init(int *argc, char ***argv)
 {
     static _Atomic(lk_mpi_function) cache;
@@ -415,7 +415,7 @@ int MPI_Init(int *argc, char ***argv)
     return status;
 }
 
-LK_PROBE_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provided);
+LK_FOREIGN_EXPORT int MPI_Init_thread(int *argc, char ***argv, int required, int *provided);
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
 {
     static _Atomic(lk_mpi_function) cache;

@@ -106,7 +106,7 @@ static void describe(const struct lk_mpi *m, lk_mpi_handle comm, struct lk_mpi_g
     snprintf(again, sizeof again, "%s", name);
     if (before)
         snprintf(again, sizeof again, "%s #%llu", name, (unsigned long long)before + 1);
-    out->id = lk_probe_group("mpi", mix(hash, before), again, out->n_ranks, out->rank);
+    out->id = lk_foreign_group("mpi", mix(hash, before), again, out->n_ranks, out->rank);
 }
 
 static struct comm *find(lk_mpi_handle key)

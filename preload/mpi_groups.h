@@ -11,7 +11,7 @@
 #include "preload/mpi_library.h"
 
 struct lk_mpi_group {
-    uint32_t id; /* of lk_probe_group; 0: not known, e.g. of an intercommunicator */
+    uint32_t id; /* of lk_foreign_group; 0: not known, e.g. of an intercommunicator */
     int n_ranks, rank;
 };
 

@@ -8,7 +8,7 @@ enum { REQUESTS = 1 << 12 /* that are under way at once */, CHAINS = 1 << 10 };
 /* A collective under way; in a list while a call waits for it. */
 struct request {
     lk_mpi_handle key;
-    struct lk_probe_record record;
+    struct lk_foreign_record record;
     int place, listed; /* in the caller's array; the next of the list, -1: it is the last one */
     int next;          /* of the chain, or of those that are free: index plus one; 0: none */
     bool waited;       /* it is in a list */
@@ -27,7 +27,7 @@ static int *chain_of(lk_mpi_handle key)
 }
 
 void lk_mpi_request_add(const struct lk_mpi *m, const void *request,
-                        const struct lk_probe_record *r)
+                        const struct lk_foreign_record *r)
 {
     const lk_mpi_handle key = lk_mpi_handle_at(m, request, 0);
     int *chain = chain_of(key), i;
@@ -102,7 +102,7 @@ int lk_mpi_requests_after(const struct lk_mpi *m, const void *handles, int list,
         if (lk_mpi_handle_at(m, handles, r->place) == r->key)
             continue;
         r->record.end_ns = end_ns;
-        lk_probe_emit(&r->record);
+        lk_foreign_emit(&r->record);
         drop(i);
         n++;
     }

@@ -12,7 +12,7 @@
 /* Remember a collective that has begun; end_ns of its record is set when it ends. When there is no
  * room it is left out. */
 void lk_mpi_request_add(const struct lk_mpi *m, const void *request,
-                        const struct lk_probe_record *r);
+                        const struct lk_foreign_record *r);
 /* Mark those of n requests that are known; return a list of them, or -1: none. */
 int lk_mpi_requests_before(const struct lk_mpi *m, const void *requests, int n);
 /* Record those of the list that were completed, and unmark the others; return how many were. */

@@ -25,7 +25,7 @@ struct call {
 
 /* A collective, or a send or receive. The record is written before the handle is given out. */
 struct work {
-    struct lk_probe_record record;
+    struct lk_foreign_record record;
     _Atomic uint64_t started, ended;    /* channels, a bit each */
     _Atomic uint64_t first_ns, last_ns; /* by the GPU's clock: the first start, the last end */
     atomic_flag called;                 /* its call is recorded */
@@ -53,11 +53,11 @@ static void *begin_comm(uint64_t id, const char *name, int n_ranks, int rank)
     struct comm *c;
 
     if (!handle) {
-        lk_probe_lose();
+        lk_foreign_lose();
         return NULL;
     }
     c = &comms[place]; /* it stays pinned until it ends */
-    c->group = lk_probe_group("nccl", id, name, n_ranks, rank);
+    c->group = lk_foreign_group("nccl", id, name, n_ranks, rank);
     c->n_ranks = n_ranks;
     atomic_store_explicit(&c->begun, 0, memory_order_relaxed);
     return handle;
@@ -66,7 +66,7 @@ static void *begin_comm(uint64_t id, const char *name, int n_ranks, int rank)
 int lk_nccl_init(void **context, int *mask, int types, uint64_t id, const char *name, int n_ranks,
                  int rank)
 {
-    const bool on = lk_probe_begin();
+    const bool on = lk_foreign_begin();
 
     *context = on ? begin_comm(id, name, n_ranks, rank) : NULL;
     __atomic_store_n(mask, on ? types : 0, __ATOMIC_RELAXED);
@@ -88,12 +88,12 @@ static void *start_call(uint64_t count, const char *dtype, bool captured)
     void *handle = lk_handle_take(&call_handles, TAG_CALL, &place);
 
     if (!handle) {
-        lk_probe_lose();
+        lk_foreign_lose();
         return NULL;
     }
-    calls[place] = (struct call){.start_ns = lk_probe_now(),
+    calls[place] = (struct call){.start_ns = lk_foreign_now(),
                                  .count = count,
-                                 .thread = lk_probe_thread(),
+                                 .thread = lk_foreign_thread(),
                                  .dtype = lk_nccl_dtype_of(dtype),
                                  .captured = captured};
     lk_handle_unpin(&call_handles, place);
@@ -112,7 +112,7 @@ struct told {
  * handed over at each replay. Where the call is not known (version 4), NCCL gives all-gathers and
  * broadcasts as bytes.
  */
-static void add_call(struct lk_probe_record *r, const void *parent, uint64_t *count)
+static void add_call(struct lk_foreign_record *r, const void *parent, uint64_t *count)
 {
     const struct call *call;
     uint32_t place;
@@ -124,23 +124,23 @@ static void add_call(struct lk_probe_record *r, const void *parent, uint64_t *co
     r->dtype = call->dtype;
     r->lane = call->thread;
     if (call->captured)
-        r->flags |= LK_PROBE_GRAPH;
+        r->flags |= LK_FOREIGN_GRAPH;
     else
         r->start_ns = call->start_ns;
     lk_handle_unpin(&call_handles, place);
 }
 
 /* Fill a record of the work, as far as it is known at its start. */
-static void describe(struct lk_probe_record *r, struct comm *c, const struct told *t,
+static void describe(struct lk_foreign_record *r, struct comm *c, const struct told *t,
                      const void *parent)
 {
     const struct lk_nccl_function *f = lk_nccl_function_of(t->function);
     uint64_t count = t->count;
 
-    r->start_ns = lk_probe_now();
-    r->link = LK_PROBE_LINK_OF_NCCL | atomic_fetch_add_explicit(&links, 1, memory_order_relaxed);
-    r->name = f->function ? 0 : lk_probe_name(t->function);
-    r->lane = lk_probe_thread();
+    r->start_ns = lk_foreign_now();
+    r->link = LK_FOREIGN_LINK_OF_NCCL | atomic_fetch_add_explicit(&links, 1, memory_order_relaxed);
+    r->name = f->function ? 0 : lk_foreign_name(t->function);
+    r->lane = lk_foreign_thread();
     r->group = c->group;
     r->peer = f->peer ? t->peer : -1;
     r->function = f->function;
@@ -151,27 +151,28 @@ static void describe(struct lk_probe_record *r, struct comm *c, const struct tol
     r->count = count;
     /* Ranks make the same collectives of a communicator in the same order, but not the same sends.
      */
-    r->sequence = f->function == LK_PROBE_SEND || f->function == LK_PROBE_RECV
-                      ? LK_PROBE_NO_SEQUENCE
-                      : atomic_fetch_add_explicit(&c->begun, 1, memory_order_relaxed);
+    r->sequence =
+        f->function == LK_FOREIGN_FUNCTION(LK_SEND) || f->function == LK_FOREIGN_FUNCTION(LK_RECV)
+            ? LK_FOREIGN_NO_SEQUENCE
+            : atomic_fetch_add_explicit(&c->begun, 1, memory_order_relaxed);
 }
 
 static void *start_work(const void *context, const struct told *t, const void *parent)
 {
-    struct lk_probe_record r = {.kind = LK_PROBE_COLLECTIVE_CALL};
+    struct lk_foreign_record r = {.kind = LK_FOREIGN_COLLECTIVE_CALL};
     uint32_t comm, place;
     struct work *w;
     void *handle;
 
     if (lk_handle_tag(context) != TAG_COMM || !lk_handle_pin(&comm_handles, context, &comm)) {
-        lk_probe_lose();
+        lk_foreign_lose();
         return NULL;
     }
     describe(&r, &comms[comm], t, parent);
     lk_handle_unpin(&comm_handles, comm);
     handle = lk_handle_take(&work_handles, TAG_WORK, &place);
     if (!handle) {
-        lk_probe_lose();
+        lk_foreign_lose();
         return NULL;
     }
     w = &works[place];
@@ -190,7 +191,7 @@ static struct work *pin_work(const void *handle, uint32_t *place)
 {
     if (lk_handle_pin(&work_handles, handle, place))
         return &works[*place];
-    lk_probe_lose();
+    lk_foreign_lose();
     return NULL;
 }
 
@@ -205,7 +206,7 @@ static void *start_channel(const void *parent, const struct nccl_kernel_ch *k)
     if (!parent)
         return NULL;
     if (lk_handle_tag(parent) != TAG_WORK || k->channel >= CHANNELS) {
-        lk_probe_lose();
+        lk_foreign_lose();
         return NULL;
     }
     w = pin_work(parent, &place);
@@ -250,10 +251,10 @@ static void *start(void *context, uint64_t type, const struct nccl_descriptor *d
 
 void *lk_nccl_start(void *context, uint64_t type, const struct nccl_descriptor *d)
 {
-    const int64_t since = lk_probe_cost_begin();
+    const int64_t since = lk_foreign_cost_begin();
     void *handle = start(context, type, d);
 
-    lk_probe_cost_end(since);
+    lk_foreign_cost_end(since);
     return handle;
 }
 
@@ -262,8 +263,8 @@ void *lk_nccl_start(void *context, uint64_t type, const struct nccl_descriptor *
 /* The others' ends say nothing: a call's is in its work's record, a channel's comes as a state. */
 int lk_nccl_stop_event(void *handle)
 {
-    const int64_t since = lk_probe_cost_begin();
-    struct lk_probe_record r;
+    const int64_t since = lk_foreign_cost_begin();
+    struct lk_foreign_record r;
     struct work *w;
     uint32_t place;
 
@@ -271,11 +272,11 @@ int lk_nccl_stop_event(void *handle)
         return NCCL_SUCCESS;
     if (!atomic_flag_test_and_set(&w->called)) {
         r = w->record;
-        r.end_ns = lk_probe_now();
-        lk_probe_emit(&r);
+        r.end_ns = lk_foreign_now();
+        lk_foreign_emit(&r);
     }
     lk_handle_unpin(&work_handles, place);
-    lk_probe_cost_end(since);
+    lk_foreign_cost_end(since);
     return NCCL_SUCCESS;
 }
 
@@ -283,18 +284,18 @@ static void emit_gpu(const struct work *w)
 {
     uint64_t first = atomic_load_explicit(&w->first_ns, memory_order_relaxed);
     uint64_t last = atomic_load_explicit(&w->last_ns, memory_order_relaxed);
-    struct lk_probe_record r = w->record;
+    struct lk_foreign_record r = w->record;
 
     if (first == 0 || last < first)
         return; /* no times: not known */
-    r.kind = LK_PROBE_COLLECTIVE_GPU;
-    r.flags |= LK_PROBE_SEEN;
-    r.end_ns = lk_probe_now();
+    r.kind = LK_FOREIGN_COLLECTIVE_GPU;
+    r.flags |= LK_FOREIGN_SEEN;
+    r.end_ns = lk_foreign_now();
     r.start_ns = r.end_ns - (int64_t)(last - first);
     r.count = first;
     r.lane = r.group;
     r.peer = -1;
-    lk_probe_emit(&r);
+    lk_foreign_emit(&r);
 }
 
 static void end_channel(void *handle, uint64_t gpu_ns)
@@ -321,10 +322,10 @@ static void end_channel(void *handle, uint64_t gpu_ns)
 
 int lk_nccl_record_event_state(void *handle, int state, const union nccl_state *args)
 {
-    const int64_t since = lk_probe_cost_begin();
+    const int64_t since = lk_foreign_cost_begin();
 
     if (state == NCCL_KERNEL_CH_STOP && args)
         end_channel(handle, args->kernel_ch_stop_ns);
-    lk_probe_cost_end(since);
+    lk_foreign_cost_end(since);
     return NCCL_SUCCESS;
 }

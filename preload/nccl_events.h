@@ -4,10 +4,10 @@
  *
  * A collective, or a send or receive, gives
  *
- *   LK_PROBE_COLLECTIVE_CALL  from the call (from version 5 on; else, and in a CUDA graph, from
- * when NCCL hands its work over) until it is on its stream LK_PROBE_COLLECTIVE_GPU   with the same
- * link: from the first channel's start to the last one's end, by the GPU's clock; see LK_PROBE_SEEN
- * in facts/probe_file.h
+ *   LK_FOREIGN_COLLECTIVE_CALL  from the call (from version 5 on; else, and in a CUDA graph, from
+ * when NCCL hands its work over) until it is on its stream LK_FOREIGN_COLLECTIVE_GPU   with the
+ * same link: from the first channel's start to the last one's end, by the GPU's clock; see
+ * LK_FOREIGN_SEEN in facts/foreign_file.h
  *
  * The second one is written each time that all channels which have started have ended: how many
  * there are NCCL does not say reliably. Of several records of a link the longest is the whole one.
@@ -18,7 +18,7 @@
  * Callbacks come from any thread, late, twice, after stop and after finalize. So handles are
  * numbers (preload/handles.h) of places in fixed tables, and an event lives until its place is
  * needed again. Nothing here locks, allocates, calls CUDA, or keeps an address of NCCL's. What is
- * lost is counted by lk_probe_lose.
+ * lost is counted by lk_foreign_lose.
  */
 #ifndef LK_PRELOAD_NCCL_EVENTS_H
 #define LK_PRELOAD_NCCL_EVENTS_H

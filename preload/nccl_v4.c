@@ -28,7 +28,7 @@ struct nccl_profiler_v4 {
     nccl_finalize *finalize;
 };
 
-LK_PROBE_EXPORT extern const struct nccl_profiler_v4 ncclProfiler_v4;
+LK_FOREIGN_EXPORT extern const struct nccl_profiler_v4 ncclProfiler_v4;
 const struct nccl_profiler_v4 ncclProfiler_v4 = {
     .name = "lockstep",
     .init = init,

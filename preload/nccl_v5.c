@@ -26,7 +26,7 @@ enum {
         (void)log;                                                                                 \
         return lk_nccl_init(context, mask, TYPES_V##v, comm_id, comm_name, n_ranks, rank);         \
     }                                                                                              \
-    LK_PROBE_EXPORT extern const struct nccl_profiler ncclProfiler_v##v;                           \
+    LK_FOREIGN_EXPORT extern const struct nccl_profiler ncclProfiler_v##v;                         \
     const struct nccl_profiler ncclProfiler_v##v = {                                               \
         .name = "lockstep",                                                                        \
         .init = init_##v,                                                                          \

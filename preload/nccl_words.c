@@ -2,22 +2,22 @@
 
 #include "base/array.h"
 #include "facts/dtype.h"
-#include "facts/probe_file.h"
+#include "facts/foreign_file.h"
 
 #include <string.h>
 
 /* ncclFuncToString (NCCL 2.28.9, src/collectives.cc). */
 static const struct lk_nccl_function functions[] = {
-    {"AllReduce", LK_PROBE_ALL_REDUCE, false, false},
-    {"AllGather", LK_PROBE_ALL_GATHER, false, false},
-    {"ReduceScatter", LK_PROBE_REDUCE_SCATTER, true, false},
-    {"Broadcast", LK_PROBE_BROADCAST, false, true},
-    {"Reduce", LK_PROBE_REDUCE, false, true},
-    {"AlltoAll", LK_PROBE_ALL_TO_ALL, true, false},
-    {"Gather", LK_PROBE_GATHER, false, true},
-    {"Scatter", LK_PROBE_SCATTER, true, true},
-    {"Send", LK_PROBE_SEND, false, true},
-    {"Recv", LK_PROBE_RECV, false, true},
+    {"AllReduce", LK_FOREIGN_FUNCTION(LK_ALL_REDUCE), false, false},
+    {"AllGather", LK_FOREIGN_FUNCTION(LK_ALL_GATHER), false, false},
+    {"ReduceScatter", LK_FOREIGN_FUNCTION(LK_REDUCE_SCATTER), true, false},
+    {"Broadcast", LK_FOREIGN_FUNCTION(LK_BROADCAST), false, true},
+    {"Reduce", LK_FOREIGN_FUNCTION(LK_REDUCE), false, true},
+    {"AlltoAll", LK_FOREIGN_FUNCTION(LK_ALL_TO_ALL), true, false},
+    {"Gather", LK_FOREIGN_FUNCTION(LK_GATHER), false, true},
+    {"Scatter", LK_FOREIGN_FUNCTION(LK_SCATTER), true, true},
+    {"Send", LK_FOREIGN_FUNCTION(LK_SEND), false, true},
+    {"Recv", LK_FOREIGN_FUNCTION(LK_RECV), false, true},
 };
 
 /* ncclDatatypeToString. Bytes must be right; signs and formats of one byte are no matter here. */
@@ -33,7 +33,7 @@ static const struct {
 
 const struct lk_nccl_function *lk_nccl_function_of(const char *name)
 {
-    static const struct lk_nccl_function none = {"", LK_PROBE_NO_FUNCTION, false, false};
+    static const struct lk_nccl_function none = {"", 0, false, false};
 
     for (size_t i = 0; name && i < LK_COUNT(functions); i++)
         if (!strcmp(name, functions[i].name))

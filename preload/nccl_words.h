@@ -8,7 +8,7 @@
 /* A function of NCCL, and what is known of it. */
 struct lk_nccl_function {
     const char *name;
-    uint8_t function;    /* enum lk_probe_function */
+    uint8_t function;    /* of a record */
     bool from_each_rank; /* NCCL's count is for one rank of those that a rank sends to */
     bool peer;           /* it has a root, or another rank */
 };

@@ -43,13 +43,13 @@ static struct lk_handles started_handles = {.states = started_states, .n = OPEN_
 static void emit(const struct open_range *o, uint32_t thread)
 {
     if (o->name.id)
-        lk_probe_emit(&(struct lk_probe_record){.kind = LK_PROBE_RANGE,
-                                                .start_ns = o->start_ns,
-                                                .end_ns = lk_probe_now(),
-                                                .name = o->name.id,
-                                                .count = o->name.number,
-                                                .lane = thread,
-                                                .peer = -1});
+        lk_foreign_emit(&(struct lk_foreign_record){.kind = LK_FOREIGN_RANGE,
+                                                    .start_ns = o->start_ns,
+                                                    .end_ns = lk_foreign_now(),
+                                                    .name = o->name.id,
+                                                    .count = o->name.number,
+                                                    .lane = thread,
+                                                    .peer = -1});
 }
 
 /* ---- Pushed ranges ---- */
@@ -66,10 +66,10 @@ static int push(const void *domain, struct lk_nvtx_name name)
     if (s->n == DEPTH) {
         s->beyond++;
         if (name.id)
-            lk_probe_lose();
+            lk_foreign_lose();
         return depth;
     }
-    s->ranges[s->n++] = (struct open_range){name.id ? lk_probe_now() : 0, name, number};
+    s->ranges[s->n++] = (struct open_range){name.id ? lk_foreign_now() : 0, name, number};
     return depth;
 }
 
@@ -88,7 +88,7 @@ static int take_off(const void *domain)
         at--;
     if (!at)
         return depth; /* a pop without a push */
-    emit(&s->ranges[at - 1], lk_probe_thread());
+    emit(&s->ranges[at - 1], lk_foreign_thread());
     for (uint32_t i = at; i < s->n; i++)
         s->ranges[i - 1] = s->ranges[i];
     s->n--;
@@ -99,19 +99,19 @@ static int take_off(const void *domain)
 
 static int pop(const void *domain)
 {
-    const int64_t since = lk_probe_cost_begin();
+    const int64_t since = lk_foreign_cost_begin();
     const int depth = take_off(domain);
 
-    lk_probe_cost_end(since);
+    lk_foreign_cost_end(since);
     return depth;
 }
 
 static int domain_push(void *domain, const struct nvtx_attributes *a)
 {
-    const int64_t since = lk_probe_cost_begin();
+    const int64_t since = lk_foreign_cost_begin();
     const int depth = push(domain, lk_nvtx_name_of_event(domain, a));
 
-    lk_probe_cost_end(since);
+    lk_foreign_cost_end(since);
     return depth;
 }
 
@@ -127,10 +127,10 @@ static int push_event(const struct nvtx_attributes *a)
 
 static int push_text(const char *text)
 {
-    const int64_t since = lk_probe_cost_begin();
+    const int64_t since = lk_foreign_cost_begin();
     const int depth = push(NULL, lk_nvtx_name_of(NULL, text));
 
-    lk_probe_cost_end(since);
+    lk_foreign_cost_end(since);
     return depth;
 }
 
@@ -156,11 +156,12 @@ static uint64_t start(const void *domain, struct lk_nvtx_name name)
         return 0;
     handle = lk_handle_take(&started_handles, TAG_RANGE, &place);
     if (!handle) {
-        lk_probe_lose();
+        lk_foreign_lose();
         return 0;
     }
-    started[place].range = (struct open_range){lk_probe_now(), name, lk_nvtx_domain_number(domain)};
-    started[place].thread = lk_probe_thread();
+    started[place].range =
+        (struct open_range){lk_foreign_now(), name, lk_nvtx_domain_number(domain)};
+    started[place].thread = lk_foreign_thread();
     return (uint64_t)(uintptr_t)handle; /* it stays pinned until it ends */
 }
 
@@ -213,7 +214,7 @@ static void *domain_create(const char *name)
 
 static void *domain_create_wide(const wchar_t *name)
 {
-    char narrow[LK_PROBE_NAME_BYTES];
+    char narrow[LK_FOREIGN_NAME_BYTES];
 
     lk_nvtx_from_wide(name, narrow, sizeof narrow);
     return lk_nvtx_domain_of(narrow);
@@ -260,7 +261,7 @@ static const struct {
 };
 
 /* NVTX's entry point. 0: this library takes no calls, and NVTX makes none. */
-LK_PROBE_EXPORT int InitializeInjectionNvtx2(nvtx_get_table *get_table);
+LK_FOREIGN_EXPORT int InitializeInjectionNvtx2(nvtx_get_table *get_table);
 
 int InitializeInjectionNvtx2(nvtx_get_table *get_table)
 {
@@ -268,7 +269,7 @@ int InitializeInjectionNvtx2(nvtx_get_table *get_table)
     nvtx_function ***table;
     unsigned int n;
 
-    if (!callbacks || callbacks->bytes < sizeof *callbacks || !lk_probe_begin())
+    if (!callbacks || callbacks->bytes < sizeof *callbacks || !lk_foreign_begin())
         return 0;
     lk_nvtx_names_begin();
     for (size_t i = 0; i < LK_COUNT(hooks); i++)

@@ -97,15 +97,15 @@ static uint32_t cut(char *text)
 struct lk_nvtx_name lk_nvtx_name_of(const void *domain, const char *text)
 {
     const uint32_t number = lk_nvtx_domain_number(domain);
-    char whole[DOMAIN_BYTES + LK_PROBE_NAME_BYTES];
+    char whole[DOMAIN_BYTES + LK_FOREIGN_NAME_BYTES];
     struct lk_nvtx_name name = {0, 0};
 
     if (!text || !*text || atomic_load(&begun) != 2 || !is_recorded(text))
         return name;
     (void)snprintf(whole, sizeof whole, "%s%s%.*s", domains[number].name, number ? "/" : "",
-                   LK_PROBE_NAME_BYTES - 1, text);
+                   LK_FOREIGN_NAME_BYTES - 1, text);
     name.number = cut(whole);
-    name.id = lk_probe_name(whole);
+    name.id = lk_foreign_name(whole);
     return name;
 }
 
@@ -139,7 +139,7 @@ void lk_nvtx_from_wide(const wchar_t *text, char *out, size_t size)
 
 struct lk_nvtx_name lk_nvtx_name_of_wide(const void *domain, const wchar_t *text)
 {
-    char narrow[LK_PROBE_NAME_BYTES];
+    char narrow[LK_FOREIGN_NAME_BYTES];
 
     lk_nvtx_from_wide(text, narrow, sizeof narrow);
     return lk_nvtx_name_of(domain, narrow);

@@ -19,7 +19,7 @@
 enum { LK_NVTX_DOMAINS = 64 };
 
 struct lk_nvtx_name {
-    uint32_t id;     /* lk_probe_name; 0: not recorded */
+    uint32_t id;     /* lk_foreign_name; 0: not recorded */
     uint32_t number; /* at its end; 0: none */
 };
 

@@ -1,5 +1,5 @@
 /*
- * Write the file of records: facts/probe_file.h. Divisions: the file, names, groups, records, the
+ * Write the file of records: facts/foreign_file.h. Divisions: the file, names, groups, records, the
  * window, the cost.
  *
  * The span files of our own runtime (profiler/record/span_file.h) have a ring for each track, which
@@ -24,8 +24,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(struct lk_probe_record) == 64, "a record is 64 bytes");
-_Static_assert(sizeof(struct lk_probe_group) == 32, "a group is 32 bytes");
+_Static_assert(sizeof(struct lk_foreign_record) == 64, "a record is 64 bytes");
+_Static_assert(sizeof(struct lk_foreign_group) == 32, "a group is 32 bytes");
 
 enum {
     MIB_DEFAULT = 4,
@@ -43,16 +43,16 @@ enum state { NEW, OPENING, ON, OFF };
 
 /* The process has one file: wrappers and callbacks have no context that could carry it. */
 static _Atomic int state;
-static struct lk_probe_header *header;
-static struct lk_probe_group *groups;
+static struct lk_foreign_header *header;
+static struct lk_foreign_group *groups;
 static char *names;
-static struct lk_probe_record *records;
+static struct lk_foreign_record *records;
 static uint64_t mask;             /* n_records - 1 */
 static _Atomic uint32_t n_groups; /* begun */
 static _Atomic int64_t paired_ns; /* when the clocks were last compared */
 static char file_path[4096];
 static _Atomic int window_state;
-static struct lk_probe_record *window;
+static struct lk_foreign_record *window;
 static _Atomic bool window_takes; /* it is open, and not full */
 static _Atomic int64_t first_collective_ns;
 static _Atomic uint32_t slots[SLOTS]; /* ids of names by hash; 0: none */
@@ -60,19 +60,19 @@ static _Atomic uint32_t slots[SLOTS]; /* ids of names by hash; 0: none */
 static LOCAL bool inside;
 static LOCAL uint32_t thread, n_calls;
 
-int64_t lk_probe_now(void)
+int64_t lk_foreign_now(void)
 {
     return (int64_t)lk_now_ns();
 }
 
-uint32_t lk_probe_thread(void)
+uint32_t lk_foreign_thread(void)
 {
     if (!thread)
         thread = (uint32_t)syscall(SYS_gettid);
     return thread;
 }
 
-bool lk_probe_enter(void)
+bool lk_foreign_enter(void)
 {
     bool entered = !inside;
 
@@ -80,7 +80,7 @@ bool lk_probe_enter(void)
     return entered;
 }
 
-void lk_probe_leave(void)
+void lk_foreign_leave(void)
 {
     inside = false;
 }
@@ -109,18 +109,18 @@ static void read_line(const char *path, char *out, size_t size)
 static void take_pair(void)
 {
     uint32_t n = atomic_load_explicit(&header->n_pairs, memory_order_relaxed);
-    struct lk_probe_pair best = {.after_ns = INT64_MAX};
+    struct lk_foreign_pair best = {.after_ns = INT64_MAX};
 
     for (int i = 0; i < PAIR_TRIES; i++) {
-        struct lk_probe_pair p;
+        struct lk_foreign_pair p;
 
-        p.before_ns = lk_probe_now();
+        p.before_ns = lk_foreign_now();
         p.epoch_ns = (int64_t)lk_epoch_ns();
-        p.after_ns = lk_probe_now();
+        p.after_ns = lk_foreign_now();
         if (p.after_ns - p.before_ns < best.after_ns - best.before_ns)
             best = p;
     }
-    header->pairs[LK_PROBE_PAIR_AT(n)] = best;
+    header->pairs[LK_FOREIGN_PAIR_AT(n)] = best;
     atomic_store_explicit(&header->n_pairs, n + 1, memory_order_release);
     atomic_store_explicit(&paired_ns, best.after_ns, memory_order_relaxed);
 }
@@ -133,7 +133,7 @@ static uint64_t records_wanted(void)
     uint64_t most, n = 1;
 
     mib = mib < 1 ? 1 : mib > MIB_MAX ? MIB_MAX : mib;
-    most = ((uint64_t)mib << 20) / sizeof(struct lk_probe_record);
+    most = ((uint64_t)mib << 20) / sizeof(struct lk_foreign_record);
     while (2 * n <= most)
         n *= 2;
     return n;
@@ -141,7 +141,7 @@ static uint64_t records_wanted(void)
 
 static uint64_t round_up(uint64_t n)
 {
-    return (n + LK_PROBE_FILE_ALIGN - 1) / LK_PROBE_FILE_ALIGN * LK_PROBE_FILE_ALIGN;
+    return (n + LK_FOREIGN_FILE_ALIGN - 1) / LK_FOREIGN_FILE_ALIGN * LK_FOREIGN_FILE_ALIGN;
 }
 
 /* Create the process's file in the folder; it is a new one for each program that a process runs. */
@@ -154,8 +154,8 @@ static int create(const char *folder, const char *host)
 
         if (i > 0)
             snprintf(again, sizeof again, ".%d", i + 1);
-        if (snprintf(file_path, sizeof file_path, "%s/%s.%ld%s" LK_PROBE_FILE_SUFFIX, folder, host,
-                     (long)getpid(), again) >= (int)sizeof file_path)
+        if (snprintf(file_path, sizeof file_path, "%s/%s.%ld%s" LK_FOREIGN_FILE_SUFFIX, folder,
+                     host, (long)getpid(), again) >= (int)sizeof file_path)
             return -1;
         fd = open(file_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0 && errno != EEXIST)
@@ -184,31 +184,31 @@ static void *reserve(int fd, uint64_t at, uint64_t bytes)
         (void)!ftruncate(fd, (off_t)at); /* an empty file says why there are no records */
         return NULL;
     }
-    for (uint64_t i = 0; i < bytes; i += LK_PROBE_FILE_ALIGN)
+    for (uint64_t i = 0; i < bytes; i += LK_FOREIGN_FILE_ALIGN)
         ((volatile char *)map)[i] = 0; /* now, and not while something is timed */
     return map;
 }
 
 static void fill(const char *host, uint64_t n_records)
 {
-    struct lk_probe_header *h = header;
+    struct lk_foreign_header *h = header;
     uint64_t magic;
 
-    h->version = LK_PROBE_FILE_VERSION;
-    h->order = LK_PROBE_FILE_ORDER;
+    h->version = LK_FOREIGN_FILE_VERSION;
+    h->order = LK_FOREIGN_FILE_ORDER;
     h->header_bytes = sizeof *h;
     h->record_bytes = sizeof *records;
     h->group_bytes = sizeof *groups;
     h->pid = (uint32_t)getpid();
-    h->n_groups = LK_PROBE_FILE_GROUPS;
-    h->names_bytes = LK_PROBE_FILE_NAMES_BYTES;
+    h->n_groups = LK_FOREIGN_FILE_GROUPS;
+    h->names_bytes = LK_FOREIGN_FILE_NAMES_BYTES;
     h->n_records = n_records;
     snprintf(h->host, sizeof h->host, "%s", host);
     read_line("/proc/self/comm", h->command, sizeof h->command);
     read_line("/proc/sys/kernel/random/boot_id", h->boot, sizeof h->boot);
     atomic_store_explicit(&h->names_used, 1, memory_order_relaxed);
     take_pair();
-    memcpy(&magic, LK_PROBE_FILE_MAGIC, sizeof magic);
+    memcpy(&magic, LK_FOREIGN_FILE_MAGIC, sizeof magic);
     __atomic_store_n((uint64_t *)(void *)h->magic, magic, __ATOMIC_RELEASE);
 }
 
@@ -217,8 +217,8 @@ static bool begin_file(void)
 {
     const char *folder = secure_getenv("LOCKSTEP_PROFILE_DIR");
     const uint64_t groups_at = round_up(sizeof *header);
-    const uint64_t names_at = groups_at + round_up(LK_PROBE_FILE_GROUPS * sizeof *groups);
-    const uint64_t records_at = names_at + round_up(LK_PROBE_FILE_NAMES_BYTES);
+    const uint64_t names_at = groups_at + round_up(LK_FOREIGN_FILE_GROUPS * sizeof *groups);
+    const uint64_t records_at = names_at + round_up(LK_FOREIGN_FILE_NAMES_BYTES);
     const uint64_t n_records = records_wanted();
     char host[sizeof header->host] = "";
     char *map;
@@ -247,19 +247,19 @@ static bool begin_file(void)
 
 static void count_making(int64_t since)
 {
-    atomic_fetch_add_explicit(&header->made_ns, (uint64_t)(lk_probe_now() - since),
+    atomic_fetch_add_explicit(&header->made_ns, (uint64_t)(lk_foreign_now() - since),
                               memory_order_relaxed);
 }
 
 /* While a thread makes the file, what others have to record is left out. */
-bool lk_probe_on(void)
+bool lk_foreign_on(void)
 {
     int s = atomic_load_explicit(&state, memory_order_acquire), error;
     int64_t since;
 
     if (s == NEW && atomic_compare_exchange_strong(&state, &s, OPENING)) {
         error = errno;
-        since = lk_probe_now();
+        since = lk_foreign_now();
         s = begin_file() ? ON : OFF;
         if (s == ON)
             count_making(since);
@@ -269,11 +269,11 @@ bool lk_probe_on(void)
     return s == ON;
 }
 
-bool lk_probe_begin(void)
+bool lk_foreign_begin(void)
 {
-    while (!lk_probe_on() && atomic_load(&state) == OPENING)
+    while (!lk_foreign_on() && atomic_load(&state) == OPENING)
         sched_yield();
-    return lk_probe_on();
+    return lk_foreign_on();
 }
 
 /* ---- Names ---- */
@@ -294,7 +294,7 @@ static uint32_t append(const char *text, size_t n)
     uint32_t at = atomic_load_explicit(&header->names_used, memory_order_relaxed);
 
     do {
-        if (n + 1 > LK_PROBE_FILE_NAMES_BYTES - at)
+        if (n + 1 > LK_FOREIGN_FILE_NAMES_BYTES - at)
             return 0;
     } while (!atomic_compare_exchange_weak(&header->names_used, &at, at + (uint32_t)n + 1));
     memcpy(names + at, text, n);
@@ -302,12 +302,12 @@ static uint32_t append(const char *text, size_t n)
 }
 
 /* Two threads that add a text at once may both append it; one of them wins the slot. */
-uint32_t lk_probe_name(const char *text)
+uint32_t lk_foreign_name(const char *text)
 {
-    size_t n = text ? strnlen(text, LK_PROBE_NAME_BYTES - 1) : 0;
+    size_t n = text ? strnlen(text, LK_FOREIGN_NAME_BYTES - 1) : 0;
     uint32_t first, own = 0;
 
-    if (!n || !lk_probe_on())
+    if (!n || !lk_foreign_on())
         return 0;
     first = hash(text, n);
     for (uint32_t i = 0; i < SLOTS_TRIED; i++) {
@@ -330,26 +330,26 @@ uint32_t lk_probe_name(const char *text)
 
 /* ---- Groups ---- */
 
-uint32_t lk_probe_group(const char *library, uint64_t identity, const char *name, int ranks,
-                        int rank)
+uint32_t lk_foreign_group(const char *library, uint64_t identity, const char *name, int ranks,
+                          int rank)
 {
-    uint32_t of = lk_probe_name(library), i, n;
+    uint32_t of = lk_foreign_name(library), i, n;
 
-    if (!lk_probe_on())
+    if (!lk_foreign_on())
         return 0;
     n = atomic_load_explicit(&n_groups, memory_order_acquire);
-    for (i = 0; i < n && i < LK_PROBE_FILE_GROUPS; i++)
+    for (i = 0; i < n && i < LK_FOREIGN_FILE_GROUPS; i++)
         if (atomic_load_explicit(&groups[i].ready, memory_order_acquire) &&
             groups[i].identity == identity && groups[i].library == of)
             return i + 1;
-    i = n < LK_PROBE_FILE_GROUPS ? atomic_fetch_add(&n_groups, 1) : n;
-    if (i >= LK_PROBE_FILE_GROUPS) {
+    i = n < LK_FOREIGN_FILE_GROUPS ? atomic_fetch_add(&n_groups, 1) : n;
+    if (i >= LK_FOREIGN_FILE_GROUPS) {
         atomic_fetch_add_explicit(&header->groups_lost, 1, memory_order_relaxed);
         return 0;
     }
     groups[i].identity = identity;
     groups[i].library = of;
-    groups[i].name = lk_probe_name(name);
+    groups[i].name = lk_foreign_name(name);
     groups[i].n_ranks = ranks;
     groups[i].rank = rank;
     atomic_store_explicit(&groups[i].ready, 1, memory_order_release);
@@ -368,14 +368,14 @@ static void refresh_pairs(int64_t now)
         take_pair();
 }
 
-void lk_probe_lose(void)
+void lk_foreign_lose(void)
 {
-    if (lk_probe_on())
+    if (lk_foreign_on())
         atomic_fetch_add_explicit(&header->lost, 1, memory_order_relaxed);
 }
 
 /* Append a record to the window; false: it is full. Each place is written once. */
-static bool emit_in_window(const struct lk_probe_record *r)
+static bool emit_in_window(const struct lk_foreign_record *r)
 {
     uint64_t i = atomic_fetch_add_explicit(&header->window_head, 1, memory_order_relaxed);
 
@@ -383,14 +383,14 @@ static bool emit_in_window(const struct lk_probe_record *r)
         atomic_store_explicit(&window_takes, false, memory_order_relaxed);
         return false;
     }
-    memcpy(&window[i], r, offsetof(struct lk_probe_record, stamp));
+    memcpy(&window[i], r, offsetof(struct lk_foreign_record, stamp));
     atomic_store_explicit(&window[i].stamp, i + 1, memory_order_release);
     return true;
 }
 
-static void emit_in_ring(const struct lk_probe_record *r)
+static void emit_in_ring(const struct lk_foreign_record *r)
 {
-    struct lk_probe_record *place;
+    struct lk_foreign_record *place;
     uint64_t i, old;
 
     i = atomic_fetch_add_explicit(&header->head, 1, memory_order_relaxed);
@@ -398,24 +398,24 @@ static void emit_in_ring(const struct lk_probe_record *r)
     old = atomic_load_explicit(&place->stamp, memory_order_relaxed);
     /* A thread that was not run while the others filled the ring leaves the place to them. */
     do {
-        if (old == LK_PROBE_BUSY || old > i) {
+        if (old == LK_FOREIGN_BUSY || old > i) {
             atomic_fetch_add_explicit(&header->lost, 1, memory_order_relaxed);
             return;
         }
-    } while (!atomic_compare_exchange_weak_explicit(&place->stamp, &old, LK_PROBE_BUSY,
+    } while (!atomic_compare_exchange_weak_explicit(&place->stamp, &old, LK_FOREIGN_BUSY,
                                                     memory_order_acquire, memory_order_relaxed));
     atomic_thread_fence(memory_order_release);
-    memcpy(place, r, offsetof(struct lk_probe_record, stamp));
+    memcpy(place, r, offsetof(struct lk_foreign_record, stamp));
     atomic_store_explicit(&place->stamp, i + 1, memory_order_release);
 }
 
-void lk_probe_emit(const struct lk_probe_record *r)
+void lk_foreign_emit(const struct lk_foreign_record *r)
 {
     int64_t none = 0;
 
-    if (!lk_probe_on())
+    if (!lk_foreign_on())
         return;
-    if (r->kind == LK_PROBE_COLLECTIVE_CALL &&
+    if (r->kind == LK_FOREIGN_COLLECTIVE_CALL &&
         !atomic_load_explicit(&first_collective_ns, memory_order_relaxed))
         atomic_compare_exchange_strong(&first_collective_ns, &none, r->end_ns);
     if (!atomic_load_explicit(&window_takes, memory_order_acquire) || !emit_in_window(r))
@@ -423,7 +423,7 @@ void lk_probe_emit(const struct lk_probe_record *r)
     refresh_pairs(r->end_ns);
 }
 
-int64_t lk_probe_first_collective(void)
+int64_t lk_foreign_first_collective(void)
 {
     return atomic_load_explicit(&first_collective_ns, memory_order_relaxed);
 }
@@ -447,23 +447,23 @@ static bool append_window(int64_t start_ns)
         return false;
     header->window_at = at;
     atomic_store_explicit(&header->window_start_ns, start_ns, memory_order_relaxed);
-    atomic_store_explicit(&header->window_end_ns, LK_PROBE_NO_END, memory_order_relaxed);
+    atomic_store_explicit(&header->window_end_ns, LK_FOREIGN_NO_END, memory_order_relaxed);
     header->n_window = mask + 1;
     return true;
 }
 
-bool lk_probe_window_open(int64_t start_ns)
+bool lk_foreign_window_open(int64_t start_ns)
 {
     int64_t since;
     int s = NEW;
 
-    if (!lk_probe_begin())
+    if (!lk_foreign_begin())
         return false;
     if (atomic_compare_exchange_strong(&window_state, &s, OPENING)) {
-        since = lk_probe_now();
+        since = lk_foreign_now();
         s = append_window(start_ns) ? ON : OFF;
         count_making(since);
-        lk_probe_cupti(s == ON ? LK_PROBE_CUPTI_RECORDED : LK_PROBE_CUPTI_NO_ROOM, 0);
+        lk_foreign_cupti(s == ON ? LK_FOREIGN_CUPTI_RECORDED : LK_FOREIGN_CUPTI_NO_ROOM, 0);
         atomic_store_explicit(&window_takes, s == ON, memory_order_release);
         atomic_store_explicit(&window_state, s, memory_order_release);
     }
@@ -472,7 +472,7 @@ bool lk_probe_window_open(int64_t start_ns)
     return s == ON;
 }
 
-bool lk_probe_window_is_full(void)
+bool lk_foreign_window_is_full(void)
 {
     return atomic_load_explicit(&window_state, memory_order_acquire) == ON &&
            atomic_load_explicit(&header->window_head, memory_order_relaxed) > header->n_window;
@@ -486,27 +486,27 @@ static void end_window_at(int64_t ns)
         ;
 }
 
-void lk_probe_window_emit(const struct lk_probe_record *r)
+void lk_foreign_window_emit(const struct lk_foreign_record *r)
 {
-    if (lk_probe_on() && !emit_in_window(r))
+    if (lk_foreign_on() && !emit_in_window(r))
         end_window_at(r->start_ns);
 }
 
-void lk_probe_window_close(int64_t end_ns)
+void lk_foreign_window_close(int64_t end_ns)
 {
-    if (atomic_load_explicit(&window_state, memory_order_acquire) != ON || !lk_probe_on())
+    if (atomic_load_explicit(&window_state, memory_order_acquire) != ON || !lk_foreign_on())
         return;
     atomic_store_explicit(&window_takes, false, memory_order_relaxed);
     end_window_at(end_ns);
 }
 
-void lk_probe_window_drop(uint64_t n)
+void lk_foreign_window_drop(uint64_t n)
 {
     if (atomic_load_explicit(&window_state, memory_order_acquire) == ON)
         atomic_fetch_add_explicit(&header->window_dropped, n, memory_order_relaxed);
 }
 
-void lk_probe_cupti(enum lk_probe_cupti what, uint32_t error)
+void lk_foreign_cupti(enum lk_foreign_cupti what, uint32_t error)
 {
     if (atomic_load_explicit(&state, memory_order_acquire) != ON)
         return;
@@ -516,19 +516,19 @@ void lk_probe_cupti(enum lk_probe_cupti what, uint32_t error)
 
 /* ---- The cost ---- */
 
-void lk_probe_spent(int64_t ns)
+void lk_foreign_spent(int64_t ns)
 {
     if (ns > 0 && atomic_load_explicit(&state, memory_order_acquire) == ON)
         atomic_fetch_add_explicit(&header->spent_ns, (uint64_t)ns, memory_order_relaxed);
 }
 
-int64_t lk_probe_cost_begin(void)
+int64_t lk_foreign_cost_begin(void)
 {
-    return n_calls++ % COST_EVERY == COST_FIRST ? lk_probe_now() : 0;
+    return n_calls++ % COST_EVERY == COST_FIRST ? lk_foreign_now() : 0;
 }
 
-void lk_probe_cost_end(int64_t since)
+void lk_foreign_cost_end(int64_t since)
 {
     if (since)
-        lk_probe_spent(COST_EVERY * (lk_probe_now() - since));
+        lk_foreign_spent(COST_EVERY * (lk_foreign_now() - since));
 }

@@ -2,14 +2,14 @@
  * Record what a foreign process does. Writers are MPI's wrappers
  * (preload/mpi.c), NCCL's profiler plugin, NVTX's injection and CUPTI's callbacks.
  *
- *     struct lk_probe_record r = {.kind = LK_PROBE_RANGE, .name = id, .peer = -1,
- *                                 .lane = lk_probe_thread(), .start_ns = start, .end_ns = end};
- *     lk_probe_emit(&r);
+ *     struct lk_foreign_record r = {.kind = LK_FOREIGN_RANGE, .name = id, .peer = -1,
+ *                                 .lane = lk_foreign_thread(), .start_ns = start, .end_ns = end};
+ *     lk_foreign_emit(&r);
  *
  * The file, HOST.PID.probe in the folder LOCKSTEP_PROFILE_DIR, is made at the first call of
- * lk_probe_emit, lk_probe_name or lk_probe_group. It holds the last LOCKSTEP_PROFILE_MIB MiB of
- * records (4 unless set). Without the folder, or without space for the file, nothing is recorded; a
- * file that could not get its space is left behind empty.
+ * lk_foreign_emit, lk_foreign_name or lk_foreign_group. It holds the last LOCKSTEP_PROFILE_MIB MiB
+ * of records (4 unless set). Without the folder, or without space for the file, nothing is
+ * recorded; a file that could not get its space is left behind empty.
  *
  * No function here fails its caller, blocks, allocates, writes to a stream, or changes errno. All
  * may be called by any thread, and by signal handlers. A forked child records nothing until it
@@ -18,40 +18,40 @@
 #ifndef LK_PRELOAD_RECORD_H
 #define LK_PRELOAD_RECORD_H
 
-#include "facts/probe_file.h"
+#include "facts/foreign_file.h"
 
 #include <stdbool.h>
 
 /* The library is built with hidden symbols: these are the ones that others find. */
-#define LK_PROBE_EXPORT __attribute__((visibility("default")))
+#define LK_FOREIGN_EXPORT __attribute__((visibility("default")))
 
 /* Return whether records are kept: the folder is set, and the file could be made. Cheap. */
-bool lk_probe_on(void);
+bool lk_foreign_on(void);
 /* The same, but wait while another thread makes the file: for what happens once, such as the start
  * of a communicator. */
-bool lk_probe_begin(void);
+bool lk_foreign_begin(void);
 /* Append a record; its stamp is set here. When the ring is full, the oldest one goes. */
-void lk_probe_emit(const struct lk_probe_record *r);
+void lk_foreign_emit(const struct lk_foreign_record *r);
 /* Return when the first collective's call ended; 0: there was none. */
-int64_t lk_probe_first_collective(void);
+int64_t lk_foreign_first_collective(void);
 /* Count a record that its source could not keep. */
-void lk_probe_lose(void);
+void lk_foreign_lose(void);
 /* Return the id of a text, the same for equal texts; 0: it is NULL or empty, or the table is full
  * (counted). */
-uint32_t lk_probe_name(const char *text);
+uint32_t lk_foreign_name(const char *text);
 /* Return the id of a communicator of a library, "mpi" or "nccl", the same for equal identities;
  * name may be NULL. 0: the table is full (counted). */
-uint32_t lk_probe_group(const char *library, uint64_t identity, const char *name, int n_ranks,
-                        int rank);
+uint32_t lk_foreign_group(const char *library, uint64_t identity, const char *name, int n_ranks,
+                          int rank);
 /* Return the number of this thread. */
-uint32_t lk_probe_thread(void);
+uint32_t lk_foreign_thread(void);
 /* Return the time, ns of CLOCK_MONOTONIC_RAW. */
-int64_t lk_probe_now(void);
+int64_t lk_foreign_now(void);
 
 /* Enter and leave a wrapper or callback; false: this thread is in one already (a library calls
  * itself), and the caller records nothing and does not leave. */
-bool lk_probe_enter(void);
-void lk_probe_leave(void);
+bool lk_foreign_enter(void);
+void lk_foreign_leave(void);
 
 /*
  * The window, for CUPTI alone (preload/cupti.c): a second area of the file, as large as the ring,
@@ -59,29 +59,29 @@ void lk_probe_leave(void);
  */
 /* Open it, once: later calls return the same. False: there is no file, or no room (the file says
  * so). Makes the file. start_ns: from when on all that the process did is recorded. */
-bool lk_probe_window_open(int64_t start_ns);
+bool lk_foreign_window_open(int64_t start_ns);
 /* Append a record, whether it is still open or not. pre: it was opened. When it is full, its end
  * becomes the record's start, if that is earlier. */
-void lk_probe_window_emit(const struct lk_probe_record *r);
-bool lk_probe_window_is_full(void);
+void lk_foreign_window_emit(const struct lk_foreign_record *r);
+bool lk_foreign_window_is_full(void);
 /* Close it, if it is open; what happens after end_ns is not all in it. */
-void lk_probe_window_close(int64_t end_ns);
+void lk_foreign_window_close(int64_t end_ns);
 /* Count records of the window that CUPTI had no buffer for. */
-void lk_probe_window_drop(uint64_t n);
+void lk_foreign_window_drop(uint64_t n);
 /* Say in the file, if there is one, what came of CUPTI; error: its result, or 0. */
-void lk_probe_cupti(enum lk_probe_cupti what, uint32_t error);
+void lk_foreign_cupti(enum lk_foreign_cupti what, uint32_t error);
 
 /*
  * Measure what recording takes of the process's threads: every 17th piece of work of a thread is
  * timed, and counts for all.
  *
- *     const int64_t since = lk_probe_cost_begin();
+ *     const int64_t since = lk_foreign_cost_begin();
  *     ...
- *     lk_probe_cost_end(since);
+ *     lk_foreign_cost_end(since);
  */
-int64_t lk_probe_cost_begin(void);
-void lk_probe_cost_end(int64_t since);
+int64_t lk_foreign_cost_begin(void);
+void lk_foreign_cost_end(int64_t since);
 /* Add a time that was measured otherwise. */
-void lk_probe_spent(int64_t ns);
+void lk_foreign_spent(int64_t ns);
 
 #endif

@@ -3,7 +3,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/gz.h"
-#include "facts/probe_file.h"
+#include "facts/foreign_file.h"
 #include "profiler/import/chakra.h"
 #include "profiler/import/flight_recorder.h"
 #include "profiler/import/kineto.h"
@@ -141,13 +141,13 @@ static bool is_chakra_json(const struct lk_head *h)
 
 static bool is_preload(const struct lk_head *h)
 {
-    return begins(h, LK_PROBE_FILE_MAGIC, sizeof LK_PROBE_FILE_MAGIC - 1);
+    return begins(h, LK_FOREIGN_FILE_MAGIC, sizeof LK_FOREIGN_FILE_MAGIC - 1);
 }
 
 /* The process died while it made the file, or had no room for it. */
 static bool is_unfinished(const struct lk_head *h)
 {
-    return lk_ends_with(h->path, LK_PROBE_FILE_SUFFIX);
+    return lk_ends_with(h->path, LK_FOREIGN_FILE_SUFFIX);
 }
 
 static bool is_run_file(const struct lk_head *h)

@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "facts/bounds.h"
-#include "facts/probe_file.h"
+#include "facts/foreign_file.h"
 #include "profiler/import/event_kind.h"
 #include "profiler/import/preload_gpu.h"
 #include "profiler/import/preload_join.h"
@@ -35,7 +35,7 @@ struct reader {
     struct lk_events *out;
     const char *bytes;
     size_t size;
-    struct lk_probe_header h;
+    struct lk_foreign_header h;
     uint32_t *groups; /* of the file's: their names among the events' */
     uint64_t n_unfinished;
     bool nonblocking; /* there is one that returned before it was done */
@@ -57,20 +57,20 @@ static bool lies_in(const struct reader *r, uint64_t at, uint64_t n, uint64_t by
 
 static enum lk_status read_header(struct reader *r)
 {
-    struct lk_probe_header *h = &r->h;
+    struct lk_foreign_header *h = &r->h;
 
     if (r->size < sizeof *h)
         return lk_fail(LK_EPARSE, "%s: %zu bytes, less than a header", r->path, r->size);
     memcpy(h, r->bytes, sizeof *h);
-    if (memcmp(h->magic, LK_PROBE_FILE_MAGIC, sizeof h->magic))
+    if (memcmp(h->magic, LK_FOREIGN_FILE_MAGIC, sizeof h->magic))
         return lk_fail(LK_EPARSE, "%s: is no file of lockstep's preload library", r->path);
-    if (h->order != LK_PROBE_FILE_ORDER)
+    if (h->order != LK_FOREIGN_FILE_ORDER)
         return lk_fail(LK_EPARSE, "%s: is of a machine with another byte order", r->path);
-    if (h->version != LK_PROBE_FILE_VERSION || h->header_bytes != sizeof *h ||
-        h->record_bytes != sizeof(struct lk_probe_record) ||
-        h->group_bytes != sizeof(struct lk_probe_group))
+    if (h->version != LK_FOREIGN_FILE_VERSION || h->header_bytes != sizeof *h ||
+        h->record_bytes != sizeof(struct lk_foreign_record) ||
+        h->group_bytes != sizeof(struct lk_foreign_group))
         return lk_fail(LK_EPARSE, "%s: is of another version of lockstep (%u, this one reads %d)",
-                       r->path, h->version, LK_PROBE_FILE_VERSION);
+                       r->path, h->version, LK_FOREIGN_FILE_VERSION);
     if (!lies_in(r, h->groups_at, h->n_groups, h->group_bytes) ||
         !lies_in(r, h->names_at, h->names_bytes, 1) || !h->n_records ||
         !lies_in(r, h->records_at, h->n_records, h->record_bytes) ||
@@ -104,7 +104,7 @@ static enum lk_status name_of(const struct reader *r, uint32_t name, uint32_t *o
 /* Intern a kernel's short name: the file has its linker name. */
 static enum lk_status kernel_name_of(const struct reader *r, uint32_t name, uint32_t *out)
 {
-    char symbol[LK_PROBE_NAME_BYTES], text[LK_CUPTI_NAME_BYTES];
+    char symbol[LK_FOREIGN_NAME_BYTES], text[LK_CUPTI_NAME_BYTES];
     size_t n;
     const char *from = text_of(r, name, &n);
 
@@ -115,7 +115,7 @@ static enum lk_status kernel_name_of(const struct reader *r, uint32_t name, uint
 
 /* ---- Groups ---- */
 
-static void group_at(const struct reader *r, uint64_t i, struct lk_probe_group *out)
+static void group_at(const struct reader *r, uint64_t i, struct lk_foreign_group *out)
 {
     memcpy(out, r->bytes + r->h.groups_at + i * sizeof *out, sizeof *out);
 }
@@ -128,7 +128,7 @@ static enum lk_status read_groups(struct reader *r)
 
     LK_PASS(lk_alloc(&r->groups, r->h.n_groups + 1, sizeof *r->groups));
     for (uint64_t i = 0; i < r->h.n_groups; i++) {
-        struct lk_probe_group g;
+        struct lk_foreign_group g;
         const char *library;
         char number[20];
         size_t n;
@@ -157,32 +157,31 @@ static enum lk_status read_groups(struct reader *r)
 
 /* ---- Records ---- */
 
-static const char *const functions[] = {LK_PROBE_FUNCTION_LIST(LK_WORD_NAME)};
-
-static enum lk_status take_collective(struct reader *r, const struct lk_probe_record *p,
+static enum lk_status take_collective(struct reader *r, const struct lk_foreign_record *p,
                                       uint8_t state, struct lk_import_event *x)
 {
-    const char *function = p->function < LK_COUNT(functions) ? functions[p->function] : "";
-    struct lk_event_detail c = {.elements = p->flags & LK_PROBE_SEEN ? 0 : p->count,
+    const bool known = p->function > 0 && p->function <= LK_COLL_COUNT;
+    const char *function = known ? lk_coll_name((enum lk_coll)(p->function - 1)) : "";
+    struct lk_event_detail c = {.elements = p->flags & LK_FOREIGN_SEEN ? 0 : p->count,
                                 .state = state};
-    struct lk_probe_group g;
+    struct lk_foreign_group g;
 
     LK_PASS(lk_events_name(r->out, function, strlen(function), &c.function));
     if (p->group && p->group <= r->h.n_groups && r->groups[p->group - 1]) {
         group_at(r, p->group - 1, &g);
         c.group = r->groups[p->group - 1];
         c.ranks = g.n_ranks > 0 ? (uint32_t)g.n_ranks : 0;
-        c.sequence = p->sequence == LK_PROBE_NO_SEQUENCE ? 0 : (uint64_t)p->sequence + 1;
+        c.sequence = p->sequence == LK_FOREIGN_NO_SEQUENCE ? 0 : (uint64_t)p->sequence + 1;
     }
-    r->nonblocking = r->nonblocking || (p->flags & LK_PROBE_NONBLOCKING);
+    r->nonblocking = r->nonblocking || (p->flags & LK_FOREIGN_NONBLOCKING);
     c.dtype_known = p->dtype > 0 && p->dtype <= LK_DTYPE_COUNT;
     c.dtype = c.dtype_known ? (enum lk_dtype)(p->dtype - 1) : LK_F32;
     return lk_events_detail(r->out, &c, &x->detail);
 }
 
-static bool is_of_nccl(const struct reader *r, const struct lk_probe_record *p)
+static bool is_of_nccl(const struct reader *r, const struct lk_foreign_record *p)
 {
-    struct lk_probe_group g;
+    struct lk_foreign_group g;
 
     if (!r->nccl || !p->group || p->group > r->h.n_groups)
         return false;
@@ -195,7 +194,7 @@ static bool is_of_nccl(const struct reader *r, const struct lk_probe_record *p)
  * collective without one, of copy engines or cut off by the end of the process, takes no time here:
  * how long it took is not known.
  */
-static enum lk_status take_call(struct reader *r, const struct lk_probe_record *p,
+static enum lk_status take_call(struct reader *r, const struct lk_foreign_record *p,
                                 struct lk_import_event *x)
 {
     struct lk_preload_time *t = lk_preload_times_of(&r->times, p->link);
@@ -218,7 +217,7 @@ static enum lk_status take_call(struct reader *r, const struct lk_probe_record *
 
 /* Take a collective's work on a GPU with what its call says. *whole: this is the record that has
  * all of it. */
-static enum lk_status take_work(struct reader *r, const struct lk_probe_record *p,
+static enum lk_status take_work(struct reader *r, const struct lk_foreign_record *p,
                                 struct lk_import_event *x, bool *whole)
 {
     const struct lk_preload_time *t = lk_preload_times_of(&r->times, p->link);
@@ -236,28 +235,28 @@ static enum lk_status take_work(struct reader *r, const struct lk_probe_record *
 static const struct {
     enum lk_event_kind kind;
     bool known, gpu;
-} kinds[LK_PROBE_KIND_COUNT] = {
-    [LK_PROBE_COLLECTIVE_CALL] = {LK_EVENT_COLLECTIVE, true, false},
-    [LK_PROBE_COLLECTIVE_GPU] = {LK_EVENT_KERNEL, true, true},
-    [LK_PROBE_WAIT] = {LK_EVENT_SYNC, true, false},
-    [LK_PROBE_RANGE] = {LK_EVENT_STEP, true, false},
-    [LK_PROBE_KERNEL] = {LK_EVENT_KERNEL, true, true},
-    [LK_PROBE_COPY] = {LK_EVENT_COPY, true, true},
-    [LK_PROBE_MEMSET] = {LK_EVENT_MEMSET, true, true},
-    [LK_PROBE_LAUNCH] = {LK_EVENT_LAUNCH, true, false},
-    [LK_PROBE_SYNC] = {LK_EVENT_SYNC, true, false},
+} kinds[LK_FOREIGN_KIND_COUNT] = {
+    [LK_FOREIGN_COLLECTIVE_CALL] = {LK_EVENT_COLLECTIVE, true, false},
+    [LK_FOREIGN_COLLECTIVE_GPU] = {LK_EVENT_KERNEL, true, true},
+    [LK_FOREIGN_WAIT] = {LK_EVENT_SYNC, true, false},
+    [LK_FOREIGN_RANGE] = {LK_EVENT_STEP, true, false},
+    [LK_FOREIGN_KERNEL] = {LK_EVENT_KERNEL, true, true},
+    [LK_FOREIGN_COPY] = {LK_EVENT_COPY, true, true},
+    [LK_FOREIGN_MEMSET] = {LK_EVENT_MEMSET, true, true},
+    [LK_FOREIGN_LAUNCH] = {LK_EVENT_LAUNCH, true, false},
+    [LK_FOREIGN_SYNC] = {LK_EVENT_SYNC, true, false},
 };
 
 /* Return whether a record can be an event: its kind and times are some. */
-static bool is_sound(const struct lk_probe_record *p)
+static bool is_sound(const struct lk_foreign_record *p)
 {
-    return p->kind < LK_PROBE_KIND_COUNT && kinds[p->kind].known && p->start_ns > 0 &&
+    return p->kind < LK_FOREIGN_KIND_COUNT && kinds[p->kind].known && p->start_ns > 0 &&
            p->end_ns >= p->start_ns && p->end_ns <= TIME_MAX_NS;
 }
 
 /* Take a range, if its name tells a kind: "ProfilerStep#", the number beside it, or the same in a
  * domain of NVTX, "domain/ProfilerStep#". */
-static bool take_range(const struct reader *r, const struct lk_probe_record *p,
+static bool take_range(const struct reader *r, const struct lk_foreign_record *p,
                        struct lk_import_event *x)
 {
     enum lk_event_kind kind;
@@ -278,7 +277,7 @@ static bool take_range(const struct reader *r, const struct lk_probe_record *p,
     return true;
 }
 
-static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
+static enum lk_status take(struct reader *r, const struct lk_foreign_record *p)
 {
     struct lk_import_event x = {.start_ns = p->start_ns, .end_ns = p->end_ns, .link = p->link};
     bool whole = true;
@@ -288,12 +287,12 @@ static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
         return LK_OK;
     }
     x.kind = (uint8_t)kinds[p->kind].kind;
-    if (p->kind == LK_PROBE_RANGE && !take_range(r, p, &x))
+    if (p->kind == LK_FOREIGN_RANGE && !take_range(r, p, &x))
         return LK_OK;
-    x.bytes = p->kind == LK_PROBE_COPY || p->kind == LK_PROBE_MEMSET ? p->count : 0;
-    LK_PASS(p->kind == LK_PROBE_KERNEL ? kernel_name_of(r, p->name, &x.name)
-                                       : name_of(r, p->name, &x.name));
-    if (p->kind >= LK_PROBE_KERNEL) {
+    x.bytes = p->kind == LK_FOREIGN_COPY || p->kind == LK_FOREIGN_MEMSET ? p->count : 0;
+    LK_PASS(p->kind == LK_FOREIGN_KERNEL ? kernel_name_of(r, p->name, &x.name)
+                                         : name_of(r, p->name, &x.name));
+    if (p->kind >= LK_FOREIGN_KERNEL) {
         r->n_cupti++;
         r->last_gpu_ns = p->end_ns > r->last_gpu_ns ? p->end_ns : r->last_gpu_ns;
     }
@@ -304,13 +303,14 @@ static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
                            : p->peer > 0       ? p->peer
                                                : 0,
                            p->lane, kinds[p->kind].gpu, &x.lane));
-    if (p->kind == LK_PROBE_COLLECTIVE_CALL && is_of_nccl(r, p))
+    if (p->kind == LK_FOREIGN_COLLECTIVE_CALL && is_of_nccl(r, p))
         LK_PASS(take_call(r, p, &x));
-    else if (p->kind == LK_PROBE_COLLECTIVE_CALL)
+    else if (p->kind == LK_FOREIGN_COLLECTIVE_CALL)
         LK_PASS(take_collective(r, p, LK_COLLECTIVE_COMPLETED, &x));
-    else if (p->kind == LK_PROBE_COLLECTIVE_GPU)
+    else if (p->kind == LK_FOREIGN_COLLECTIVE_GPU)
         LK_PASS(take_work(r, p, &x, &whole));
-    if (p->kind == LK_PROBE_COLLECTIVE_GPU || is_of_nccl(r, p) || p->flags & LK_PROBE_NONBLOCKING)
+    if (p->kind == LK_FOREIGN_COLLECTIVE_GPU || is_of_nccl(r, p) ||
+        p->flags & LK_FOREIGN_NONBLOCKING)
         r->out->source.blocking = false;
     return whole ? lk_events_add(r->out, &x) : LK_OK;
 }
@@ -323,7 +323,7 @@ struct area {
 
 static void find_areas(const struct reader *r, struct area out[2])
 {
-    const struct lk_probe_header *h = &r->h;
+    const struct lk_foreign_header *h = &r->h;
     const uint64_t head = h->head, n = h->n_records, in_window = h->window_head;
 
     out[0] = (struct area){h->records_at, n, head > n ? head - n : 0, head, 0};
@@ -333,7 +333,7 @@ static void find_areas(const struct reader *r, struct area out[2])
 
 /* Copy record i of an area; false: it was not whole when the process ended. */
 static bool record_at(const struct reader *r, const struct area *a, uint64_t i,
-                      struct lk_probe_record *out)
+                      struct lk_foreign_record *out)
 {
     memcpy(out, r->bytes + a->at + i % a->n * sizeof *out, sizeof *out);
     if (out->stamp != i + 1)
@@ -345,7 +345,7 @@ static bool record_at(const struct reader *r, const struct area *a, uint64_t i,
 /* Read the records from the oldest that is left on, those of GPUs' clocks first. */
 static enum lk_status read_records(struct reader *r)
 {
-    struct lk_probe_record p;
+    struct lk_foreign_record p;
     struct area areas[2];
 
     find_areas(r, areas);
@@ -378,26 +378,26 @@ static enum lk_status read_window(struct reader *r)
     if (!r->n_cupti || start <= 0 || end < start)
         return LK_OK;
     e->window_start_ns = start;
-    e->window_end_ns = end == LK_PROBE_NO_END ? r->last_gpu_ns : end;
+    e->window_end_ns = end == LK_FOREIGN_NO_END ? r->last_gpu_ns : end;
     e->source.blocking = e->source.blocking && !r->nccl;
     return lk_preload_join(e);
 }
 
 /* Return why the process's kernels are not in the file; "": they are, or were not asked for. */
-static const char *no_kernels(const struct lk_probe_header *h)
+static const char *no_kernels(const struct lk_foreign_header *h)
 {
-    static const char *const texts[] = {LK_PROBE_CUPTI_LIST(LK_WORD_NAME)};
+    static const char *const texts[] = {LK_FOREIGN_CUPTI_LIST(LK_WORD_NAME)};
     const uint32_t state = h->cupti;
 
-    if (state == LK_PROBE_CUPTI_RECORDED && !h->window_head)
+    if (state == LK_FOREIGN_CUPTI_RECORDED && !h->window_head)
         return "CUPTI gave no records; another profiler of the process may have got them, or it "
                "launched none";
-    return state < LK_PROBE_CUPTI_COUNT ? texts[state] : "";
+    return state < LK_FOREIGN_CUPTI_COUNT ? texts[state] : "";
 }
 
 static enum lk_status add_notes_on_window(struct reader *r)
 {
-    const struct lk_probe_header *h = &r->h;
+    const struct lk_foreign_header *h = &r->h;
     struct lk_events *e = r->out;
     char error[32] = "";
 
@@ -484,13 +484,13 @@ static enum lk_status add_notes(struct reader *r)
 
 /* ---- The clock ---- */
 
-static bool is_pair(const struct lk_probe_pair *p)
+static bool is_pair(const struct lk_foreign_pair *p)
 {
     return p->before_ns >= 0 && p->after_ns >= p->before_ns && p->after_ns <= TIME_MAX_NS &&
            p->epoch_ns >= p->after_ns && p->epoch_ns <= EPOCH_MAX_NS;
 }
 
-static int64_t middle(const struct lk_probe_pair *p)
+static int64_t middle(const struct lk_foreign_pair *p)
 {
     return p->before_ns + (p->after_ns - p->before_ns) / 2;
 }
@@ -500,8 +500,8 @@ static int64_t middle(const struct lk_probe_pair *p)
 static enum lk_status read_clock(const struct reader *r)
 {
     const uint32_t n = r->h.n_pairs;
-    const struct lk_probe_pair *first = &r->h.pairs[0];
-    const struct lk_probe_pair *last = &r->h.pairs[n ? LK_PROBE_PAIR_AT(n - 1) : 0];
+    const struct lk_foreign_pair *first = &r->h.pairs[0];
+    const struct lk_foreign_pair *last = &r->h.pairs[n ? LK_FOREIGN_PAIR_AT(n - 1) : 0];
     double passed, gained;
 
     if (r->h.boot[0])
@@ -551,7 +551,7 @@ out:
 /* ---- The start of a file ---- */
 
 /* Read the header and the first group; false: they cannot be read. */
-static bool read_start(const char *path, struct lk_probe_header *h, struct lk_probe_group *g)
+static bool read_start(const char *path, struct lk_foreign_header *h, struct lk_foreign_group *g)
 {
     FILE *f = fopen(path, "rbe");
     bool known = f && fread(h, sizeof *h, 1, f) == 1 && h->header_bytes == sizeof *h &&
@@ -565,16 +565,16 @@ static bool read_start(const char *path, struct lk_probe_header *h, struct lk_pr
 
 bool lk_preload_is_of_rank(const char *path)
 {
-    struct lk_probe_header h;
-    struct lk_probe_group g;
+    struct lk_foreign_header h;
+    struct lk_foreign_group g;
 
     return !read_start(path, &h, &g) || g.ready || h.window_head;
 }
 
 const char *lk_preload_no_kernels(const char *path)
 {
-    struct lk_probe_header h;
-    struct lk_probe_group g;
+    struct lk_foreign_header h;
+    struct lk_foreign_group g;
 
     return read_start(path, &h, &g) ? no_kernels(&h) : "";
 }

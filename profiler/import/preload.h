@@ -1,6 +1,6 @@
 /*
- * Read the files that the preload library leaves of foreign processes: facts/probe_file.h. Nothing
- * in a file is trusted; what its ring had lost is noted.
+ * Read the files that the preload library leaves of foreign processes: facts/foreign_file.h.
+ * Nothing in a file is trusted; what its ring had lost is noted.
  *
  *   collectives     MPI's calls, as the host sees them; NCCL's calls, and their work on the GPU
  *   waits           MPI_Wait and such, in which the host waits for a collective

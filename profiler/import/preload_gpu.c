@@ -11,12 +11,12 @@
 #define GPU_MAX_NS  ((int64_t)1 << 62)
 #define HOST_MAX_NS ((int64_t)1 << 60)
 
-enum lk_status lk_preload_times_add(struct lk_preload_times *t, const struct lk_probe_record *p)
+enum lk_status lk_preload_times_add(struct lk_preload_times *t, const struct lk_foreign_record *p)
 {
-    const bool seen = p->kind == LK_PROBE_COLLECTIVE_GPU && p->flags & LK_PROBE_SEEN;
+    const bool seen = p->kind == LK_FOREIGN_COLLECTIVE_GPU && p->flags & LK_FOREIGN_SEEN;
     struct lk_preload_time x = {.link = p->link, .stamp = p->stamp, .group = p->group};
 
-    if (!p->link || !(seen || p->kind == LK_PROBE_COLLECTIVE_CALL) || p->start_ns <= 0 ||
+    if (!p->link || !(seen || p->kind == LK_FOREIGN_COLLECTIVE_CALL) || p->start_ns <= 0 ||
         p->end_ns < p->start_ns || p->end_ns > HOST_MAX_NS ||
         (seen && p->count > (uint64_t)GPU_MAX_NS))
         return LK_OK;
@@ -24,7 +24,7 @@ enum lk_status lk_preload_times_add(struct lk_preload_times *t, const struct lk_
         x.gpu_ns = (int64_t)p->count;
         x.gpu_end_ns = x.gpu_ns + (p->end_ns - p->start_ns);
         x.seen_ns = p->end_ns;
-    } else if (!(p->flags & LK_PROBE_GRAPH)) {
+    } else if (!(p->flags & LK_FOREIGN_GRAPH)) {
         x.called_ns = p->start_ns;
     }
     LK_PASS(lk_array_grow(&t->at, &t->capacity, t->n + 1, sizeof *t->at));

@@ -11,7 +11,7 @@
 #define LK_PROFILER_IMPORT_PRELOAD_GPU_H
 
 #include "base/status.h"
-#include "facts/probe_file.h"
+#include "facts/foreign_file.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,7 +36,7 @@ struct lk_preload_times {
 
 /* Add a record; others than calls with a link and work on a GPU that was seen by the host are
  * ignored. pre: not placed. */
-enum lk_status lk_preload_times_add(struct lk_preload_times *t, const struct lk_probe_record *p);
+enum lk_status lk_preload_times_add(struct lk_preload_times *t, const struct lk_foreign_record *p);
 /* Join the records of each collective, and place them on the host's clock. */
 void lk_preload_times_place(struct lk_preload_times *t);
 /* Return what is known of a link, or NULL. pre: placed. */

@@ -1,7 +1,7 @@
 #include "profiler/import/preload_join.h"
 
 #include "base/array.h"
-#include "facts/probe_file.h"
+#include "facts/foreign_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int item_order(const void *a, const void *b)
 
 static bool is_of_plugin(const struct lk_import_event *x)
 {
-    return x->link & LK_PROBE_LINK_OF_NCCL;
+    return x->link & LK_FOREIGN_LINK_OF_NCCL;
 }
 
 static bool is_kernel_of_nccl(const struct lk_events *e, const struct lk_import_event *x)

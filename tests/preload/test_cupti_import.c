@@ -9,8 +9,8 @@
 #include "tests/fakes/fake_nccl_profiler.h"
 #include "tests/fakes/fake_nvtx.h"
 #include "tests/rigs/cupti_rig.h"
+#include "tests/rigs/foreign_log.h"
 #include "tests/rigs/must.h"
-#include "tests/rigs/probe_log.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
@@ -96,7 +96,7 @@ static void run_rank(int rank, bool pairs, bool ranges)
     struct fake_plugin plugin;
     struct fake_comm c;
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, FAKE_NCCL_2_30);
     fake_comm_init(&c, &plugin, 4711, "default_pg", RANKS, rank);
     ck_assert(fake_nvtx_open(&nvtx, LK_PRELOAD_TESTED));

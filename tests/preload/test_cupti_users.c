@@ -6,7 +6,7 @@
 #include "facts/cupti_abi.h"
 #include "tests/fakes/fake_nccl_profiler.h"
 #include "tests/rigs/cupti_rig.h"
-#include "tests/rigs/probe_log.h"
+#include "tests/rigs/foreign_log.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
 #include "tests/rigs/suite.h"
@@ -37,7 +37,7 @@ static int job(void (*run)(void))
 
 static void begin(const char *length_s)
 {
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     cupti_rig_open(&rig, CUPTI_RIG_13);
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", length_s);
 }
@@ -180,14 +180,14 @@ static void profiled_in_the_window(void)
 
 START_TEST(another_profiler_ends_the_window)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     ck_assert_int_eq(job(profiled_in_the_window), 0);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(l.header->cupti, LK_PROBE_CUPTI_RECORDED);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_KERNEL), 1);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(l.header->cupti, LK_FOREIGN_CUPTI_RECORDED);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_KERNEL), 1);
     ck_assert_int_lt(l.header->window_end_ns, (int64_t)lk_now_ns());
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -196,7 +196,7 @@ static void profiled_before(void)
 {
     struct fake_comm c;
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     cupti_rig_open(&rig, CUPTI_RIG_13);
     open_comm(&c);
     find_register();
@@ -211,12 +211,12 @@ static void profiled_before(void)
 
 START_TEST(another_profiler_keeps_what_it_has)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     ck_assert_int_eq(job(profiled_before), 0);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(l.header->cupti, LK_PROBE_CUPTI_TAKEN);
-    probe_log_fini(&l);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(l.header->cupti, LK_FOREIGN_CUPTI_TAKEN);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -265,7 +265,7 @@ static void finds_what_it_was_given(void)
 {
     setenv("LOCKSTEP_PROFILE_CUPTI",
            "/nowhere/libcupti.so.13:" LK_BUILD_DIR "/cupti/libcupti.so.12", 1);
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", LONG);
     while (!dlopen(LK_BUILD_DIR "/cupti/libcupti.so.12", RTLD_NOW | RTLD_NOLOAD))
         usleep(1000);
@@ -276,12 +276,12 @@ static void finds_what_it_was_given(void)
 
 START_TEST(a_library_is_found_where_lockstep_finds_it)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     ck_assert_int_eq(job(finds_what_it_was_given), 0);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_KERNEL), 1);
-    probe_log_fini(&l);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_KERNEL), 1);
+    foreign_log_fini(&l);
 }
 END_TEST
 

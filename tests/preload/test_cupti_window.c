@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "tests/fakes/fake_nccl_profiler.h"
 #include "tests/rigs/cupti_rig.h"
-#include "tests/rigs/probe_log.h"
+#include "tests/rigs/foreign_log.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 
@@ -37,7 +37,7 @@ static int job(void (*run)(void))
 
 static void begin(const char *length_s)
 {
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     cupti_rig_open(&rig, CUPTI_RIG_13);
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", length_s);
 }
@@ -74,7 +74,7 @@ static void all_kinds(void)
 {
     int64_t at;
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     cupti_rig_open(&rig, getenv("OLD") ? CUPTI_RIG_12 : CUPTI_RIG_13);
     rig.fake->ahead_ns = INT64_C(1763900000000000000);
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", LONG);
@@ -90,21 +90,22 @@ static void all_kinds(void)
 
 START_TEST(records_are_those_of_the_gpu)
 {
-    const struct lk_probe_record *copy, *kernel, *call;
-    struct probe_log l;
+    const struct lk_foreign_record *copy, *kernel, *call;
+    struct foreign_log l;
 
     if (_i)
         setenv("OLD", "1", 1);
     ck_assert_int_eq(job(all_kinds), 0);
-    probe_log_read(&l, scratch_dir);
-    copy = probe_log_at(&l, LK_PROBE_COPY, 0);
-    kernel = probe_log_at(&l, LK_PROBE_KERNEL, 3);
-    call = probe_log_of(&l, LK_PROBE_LAUNCH, kernel->link);
-    ck_assert_uint_eq(l.header->cupti, LK_PROBE_CUPTI_RECORDED);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_KERNEL), KERNELS);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_LAUNCH), KERNELS + 3);
-    ck_assert_uint_eq(probe_log_at(&l, LK_PROBE_MEMSET, 0)->count, 8192);
-    ck_assert_str_eq(l.names + probe_log_at(&l, LK_PROBE_SYNC, 0)->name, "cudaStreamSynchronize");
+    foreign_log_read(&l, scratch_dir);
+    copy = foreign_log_at(&l, LK_FOREIGN_COPY, 0);
+    kernel = foreign_log_at(&l, LK_FOREIGN_KERNEL, 3);
+    call = foreign_log_of(&l, LK_FOREIGN_LAUNCH, kernel->link);
+    ck_assert_uint_eq(l.header->cupti, LK_FOREIGN_CUPTI_RECORDED);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_KERNEL), KERNELS);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_LAUNCH), KERNELS + 3);
+    ck_assert_uint_eq(foreign_log_at(&l, LK_FOREIGN_MEMSET, 0)->count, 8192);
+    ck_assert_str_eq(l.names + foreign_log_at(&l, LK_FOREIGN_SYNC, 0)->name,
+                     "cudaStreamSynchronize");
     ck_assert_str_eq(l.names + copy->name, "HtoD");
     ck_assert_uint_eq(copy->count, 4096);
     ck_assert_str_eq(l.names + kernel->name, "_Z4gemmPf");
@@ -117,9 +118,9 @@ START_TEST(records_are_those_of_the_gpu)
     ck_assert_int_eq(call->lane == l.header->pid, _i == 0); /* the thread's number, if it can */
     ck_assert_int_ge(l.header->window_start_ns, l.header->pairs[0].before_ns - 1000000000);
     ck_assert_int_ge(l.header->window_end_ns, kernel->end_ns);
-    ck_assert_int_ne(l.header->window_end_ns, LK_PROBE_NO_END);
+    ck_assert_int_ne(l.header->window_end_ns, LK_FOREIGN_NO_END);
     ck_assert_uint_gt(l.header->spent_ns, 0);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -145,18 +146,18 @@ static const struct {
     const char *call;
     int with;
     uint32_t version;
-    enum lk_probe_cupti what;
+    enum lk_foreign_cupti what;
     uint32_t error;
 } refusals[] = {
-    {"cuptiSubscribe", 39, 130001, LK_PROBE_CUPTI_TAKEN, 0},
-    {"cuptiSubscribe", 12, 130001, LK_PROBE_CUPTI_TAKEN, 0},
-    {"cuptiSubscribe", 35, 130001, LK_PROBE_CUPTI_FORBIDDEN, 0},
-    {"cuptiActivityEnable", 14, 130001, LK_PROBE_CUPTI_TAKEN, 0},
-    {"cuptiActivityRegisterCallbacks", 999, 130001, LK_PROBE_CUPTI_REFUSED, 999},
-    {"cuptiGetVersion", 1, 130001, LK_PROBE_CUPTI_UNKNOWN, 0},
-    {NULL, 0, 140000, LK_PROBE_CUPTI_UNKNOWN, 0},
-    {NULL, 0, 11, LK_PROBE_CUPTI_UNKNOWN, 0},
-    {NULL, 0, 130000, LK_PROBE_CUPTI_HANGS, 0},
+    {"cuptiSubscribe", 39, 130001, LK_FOREIGN_CUPTI_TAKEN, 0},
+    {"cuptiSubscribe", 12, 130001, LK_FOREIGN_CUPTI_TAKEN, 0},
+    {"cuptiSubscribe", 35, 130001, LK_FOREIGN_CUPTI_FORBIDDEN, 0},
+    {"cuptiActivityEnable", 14, 130001, LK_FOREIGN_CUPTI_TAKEN, 0},
+    {"cuptiActivityRegisterCallbacks", 999, 130001, LK_FOREIGN_CUPTI_REFUSED, 999},
+    {"cuptiGetVersion", 1, 130001, LK_FOREIGN_CUPTI_UNKNOWN, 0},
+    {NULL, 0, 140000, LK_FOREIGN_CUPTI_UNKNOWN, 0},
+    {NULL, 0, 11, LK_FOREIGN_CUPTI_UNKNOWN, 0},
+    {NULL, 0, 130000, LK_FOREIGN_CUPTI_HANGS, 0},
 };
 static int refusal;
 
@@ -181,7 +182,7 @@ static void refused(void)
 {
     struct fake_comm c;
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     cupti_rig_open(&rig, CUPTI_RIG_13);
     rig.fake->fail_call = refusals[refusal].call;
     rig.fake->fail_with = refusals[refusal].with;
@@ -195,23 +196,23 @@ START_TEST(a_refusal_is_told)
 {
     const struct lk_deadline deadline = lk_deadline_in(LK_NS_PER_S * 100);
     struct fake_comm c;
-    struct probe_log l;
+    struct foreign_log l;
 
     refusal = _i;
     refused();
     do {
-        probe_log_read(&l, scratch_dir);
-        if (l.header->cupti > LK_PROBE_CUPTI_WAITING)
+        foreign_log_read(&l, scratch_dir);
+        if (l.header->cupti > LK_FOREIGN_CUPTI_WAITING)
             break;
-        probe_log_fini(&l);
+        foreign_log_fini(&l);
         usleep(1000);
     } while (lk_deadline_left_ns(deadline));
     ck_assert_uint_eq(l.header->cupti, refusals[_i].what);
     ck_assert_uint_eq(l.header->cupti_error, refusals[_i].error);
     ck_assert_int_eq(rig.fake->subscribed, 0);
     ck_assert_int_eq(rig.fake->enabled, 0);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL), 1);
-    probe_log_fini(&l);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_CALL), 1);
+    foreign_log_fini(&l);
     open_comm(&c);
     collective(&c); /* the job goes on */
 }
@@ -223,7 +224,7 @@ END_TEST
 START_TEST(a_rank_waits_for_its_first_collective)
 {
     struct fake_comm c;
-    struct probe_log l;
+    struct foreign_log l;
 
     setenv("WORLD_SIZE", "2", 1);
     begin("0.01");
@@ -235,9 +236,9 @@ START_TEST(a_rank_waits_for_its_first_collective)
     collective(&c);
     cupti_rig_await(&rig.fake->registered, 1);
     cupti_rig_await(&rig.fake->subscribed, 0);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_gt(l.header->n_window, 0);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -245,7 +246,7 @@ static void exits_before(void)
 {
     struct fake_comm c;
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     open_comm(&c);
     collective(&c);
     cupti_rig_inject(LK_PRELOAD_TESTED, "500", LONG);
@@ -254,13 +255,13 @@ static void exits_before(void)
 
 START_TEST(a_process_that_ends_before_says_so)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     ck_assert_int_eq(job(exits_before), 0);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(l.header->cupti, LK_PROBE_CUPTI_WAITING);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(l.header->cupti, LK_FOREIGN_CUPTI_WAITING);
     ck_assert_uint_eq(l.header->n_window, 0);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -274,7 +275,7 @@ static void assert_no_thread(void)
 static void ends_slowly(void)
 {
     ck_assert_int_eq(atexit(assert_no_thread), 0);
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     cupti_rig_open(&rig, CUPTI_RIG_13);
     rig.fake->linger_ns = 300 * LK_NS_PER_MS;
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", LONG);
@@ -307,17 +308,19 @@ static void a_million_kernels(void)
 
 START_TEST(a_full_window_ends)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     ck_assert_int_eq(job(a_million_kernels), 0);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_le(l.bytes, (2 << 20) + (1 << 19));
     ck_assert_uint_gt(l.header->window_head, l.header->n_window);
     ck_assert_int_le(
         l.header->window_end_ns,
-        probe_log_at(&l, LK_PROBE_KERNEL, probe_log_count(&l, LK_PROBE_KERNEL) - 1)->start_ns + 1);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL), 1);
-    probe_log_fini(&l);
+        foreign_log_at(&l, LK_FOREIGN_KERNEL, foreign_log_count(&l, LK_FOREIGN_KERNEL) - 1)
+                ->start_ns +
+            1);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_CALL), 1);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -327,7 +330,7 @@ static void keeps_buffers(void)
 {
     int64_t at;
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     cupti_rig_open(&rig, CUPTI_RIG_13);
     rig.fake->version = getenv("OLD") ? 26 : 130001;
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", LONG);
@@ -345,15 +348,15 @@ static void keeps_buffers(void)
 
 START_TEST(buffers_that_never_come_back_end_the_window)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     if (_i)
         setenv("OLD", "1", 1);
     ck_assert_int_eq(job(keeps_buffers), 0);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_KERNEL), 1);
-    ck_assert_int_ne(l.header->window_end_ns, LK_PROBE_NO_END);
-    probe_log_fini(&l);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_KERNEL), 1);
+    ck_assert_int_ne(l.header->window_end_ns, LK_FOREIGN_NO_END);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -388,13 +391,13 @@ static void killed(void)
 
 START_TEST(a_killed_process_leaves_its_records)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     ck_assert(WIFSIGNALED(job(killed)));
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_ge(probe_log_count(&l, LK_PROBE_KERNEL), 1);
-    ck_assert_int_eq(l.header->window_end_ns, LK_PROBE_NO_END);
-    probe_log_fini(&l);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_ge(foreign_log_count(&l, LK_FOREIGN_KERNEL), 1);
+    ck_assert_int_eq(l.header->window_end_ns, LK_FOREIGN_NO_END);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -416,13 +419,13 @@ static void forks(void)
 
 START_TEST(a_forked_child_records_nothing)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     ck_assert_int_eq(job(forks), 0);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_KERNEL), 2);
-    ck_assert_str_eq(l.names + probe_log_at(&l, LK_PROBE_KERNEL, 1)->name, "after");
-    probe_log_fini(&l);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_KERNEL), 2);
+    ck_assert_str_eq(l.names + foreign_log_at(&l, LK_FOREIGN_KERNEL, 1)->name, "after");
+    foreign_log_fini(&l);
 }
 END_TEST
 

@@ -7,8 +7,8 @@
 #include "profiler/import/preload.h"
 #include "tests/fakes/fake_nccl_profiler.h"
 #include "tests/fakes/fake_nvtx.h"
+#include "tests/rigs/foreign_log.h"
 #include "tests/rigs/must.h"
-#include "tests/rigs/probe_log.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
@@ -52,7 +52,7 @@ static void run_rank(int rank, int version, bool ranges)
     struct fake_comm c;
     char text[32];
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     ck_assert(fake_nvtx_open(&nvtx, LK_PRELOAD_TESTED));
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, version);
     fake_comm_init(&c, &plugin, 4711, "default_pg", RANKS, rank);
@@ -165,7 +165,7 @@ static void hang(int rank)
     struct fake_comm c;
     struct fake_call_work w;
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, FAKE_NCCL_2_28);
     fake_comm_init(&c, &plugin, 4711, "dp", 3, rank);
     for (size_t i = 0; i < 3; i++)

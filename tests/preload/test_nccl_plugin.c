@@ -6,7 +6,7 @@
 #include "base/array.h"
 #include "facts/dtype.h"
 #include "tests/fakes/fake_nccl_profiler.h"
-#include "tests/rigs/probe_log.h"
+#include "tests/rigs/foreign_log.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 
@@ -25,11 +25,11 @@ static struct fake_plugin plugin;
 
 static void begin(int version)
 {
-    probe_log_to(scratch_dir, 4);
+    foreign_log_to(scratch_dir, 4);
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, version);
 }
 
-static int64_t length_ns(const struct lk_probe_record *r)
+static int64_t length_ns(const struct lk_foreign_record *r)
 {
     return r->end_ns - r->start_ns;
 }
@@ -37,11 +37,11 @@ static int64_t length_ns(const struct lk_probe_record *r)
 /* ---- What is recorded ---- */
 
 /* Run a call with one channel of 5 us; return its call's record, and the GPU's. */
-static const struct lk_probe_record *record_of(int version, const struct fake_call *call,
-                                               struct probe_log *l,
-                                               const struct lk_probe_record **gpu)
+static const struct lk_foreign_record *record_of(int version, const struct fake_call *call,
+                                                 struct foreign_log *l,
+                                                 const struct lk_foreign_record **gpu)
 {
-    const struct lk_probe_record *r;
+    const struct lk_foreign_record *r;
     struct fake_comm c;
     struct fake_call_work w;
 
@@ -51,23 +51,23 @@ static const struct lk_probe_record *record_of(int version, const struct fake_ca
     fake_channel_start(&w, 0, GPU_NS);
     fake_channel_stop(&w, 0, GPU_NS + 5000);
     fake_comm_finalize(&c);
-    probe_log_read(l, scratch_dir);
-    r = probe_log_at(l, LK_PROBE_COLLECTIVE_CALL, 0);
-    *gpu = probe_log_of(l, LK_PROBE_COLLECTIVE_GPU, r->link);
-    ck_assert_uint_eq(probe_log_count(l, LK_PROBE_COLLECTIVE_CALL), 1);
+    foreign_log_read(l, scratch_dir);
+    r = foreign_log_at(l, LK_FOREIGN_COLLECTIVE_CALL, 0);
+    *gpu = foreign_log_of(l, LK_FOREIGN_COLLECTIVE_GPU, r->link);
+    ck_assert_uint_eq(foreign_log_count(l, LK_FOREIGN_COLLECTIVE_CALL), 1);
     ck_assert_uint_eq(l->header->lost, 0);
     return r;
 }
 
 START_TEST(a_collective_has_a_call_and_a_time_on_the_gpu)
 {
-    const struct lk_probe_record *gpu, *r;
-    const struct lk_probe_group *g;
-    struct probe_log l;
+    const struct lk_foreign_record *gpu, *r;
+    const struct lk_foreign_group *g;
+    struct foreign_log l;
 
     r = record_of(versions[_i], &all_reduce, &l, &gpu);
     ck_assert_int_eq(plugin.mask & (NCCL_COLL | NCCL_KERNEL_CH), NCCL_COLL | NCCL_KERNEL_CH);
-    ck_assert_int_eq(r->function, LK_PROBE_ALL_REDUCE);
+    ck_assert_int_eq(r->function, LK_FOREIGN_FUNCTION(LK_ALL_REDUCE));
     ck_assert_int_eq(r->dtype, LK_BF16 + 1);
     ck_assert_uint_eq(r->count, 1000);
     ck_assert_int_eq(r->peer, -1);
@@ -84,11 +84,11 @@ START_TEST(a_collective_has_a_call_and_a_time_on_the_gpu)
     ck_assert_ptr_nonnull(gpu);
     ck_assert_int_eq(length_ns(gpu), 5000);
     ck_assert_uint_eq(gpu->count, GPU_NS);
-    ck_assert(gpu->flags & LK_PROBE_SEEN);
+    ck_assert(gpu->flags & LK_FOREIGN_SEEN);
     ck_assert_int_ge(gpu->end_ns, r->start_ns);
-    ck_assert_int_eq(gpu->function, LK_PROBE_ALL_REDUCE);
+    ck_assert_int_eq(gpu->function, LK_FOREIGN_FUNCTION(LK_ALL_REDUCE));
     ck_assert_int_eq(gpu->group, r->group);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -98,19 +98,27 @@ static const struct {
     int function, dtype, peer;
     uint64_t count;
 } words[] = {
-    {{"AllGather", "ncclFloat16", 100, 0, 0, 0}, LK_PROBE_ALL_GATHER, LK_F16, -1, 100},
-    {{"ReduceScatter", "ncclFloat32", 100, 0, 0, 0}, LK_PROBE_REDUCE_SCATTER, LK_F32, -1, 800},
-    {{"Broadcast", "ncclInt64", 100, 5, 0, 0}, LK_PROBE_BROADCAST, LK_I64, 5, 100},
-    {{"Reduce", "ncclFloat64", 100, 2, 0, 0}, LK_PROBE_REDUCE, LK_F64, 2, 100},
-    {{"AlltoAll", "ncclUint8", 100, 0, 0, 0}, LK_PROBE_ALL_TO_ALL, LK_U8, -1, 800},
-    {{"Send", "ncclFloat8e4m3", 100, 6, 0, 0}, LK_PROBE_SEND, LK_U8, 6, 100},
-    {{"Recv", "ncclInt32", 100, 7, 0, 0}, LK_PROBE_RECV, LK_I32, 7, 100},
+    {{"AllGather", "ncclFloat16", 100, 0, 0, 0},
+     LK_FOREIGN_FUNCTION(LK_ALL_GATHER),
+     LK_F16,
+     -1,
+     100},
+    {{"ReduceScatter", "ncclFloat32", 100, 0, 0, 0},
+     LK_FOREIGN_FUNCTION(LK_REDUCE_SCATTER),
+     LK_F32,
+     -1,
+     800},
+    {{"Broadcast", "ncclInt64", 100, 5, 0, 0}, LK_FOREIGN_FUNCTION(LK_BROADCAST), LK_I64, 5, 100},
+    {{"Reduce", "ncclFloat64", 100, 2, 0, 0}, LK_FOREIGN_FUNCTION(LK_REDUCE), LK_F64, 2, 100},
+    {{"AlltoAll", "ncclUint8", 100, 0, 0, 0}, LK_FOREIGN_FUNCTION(LK_ALL_TO_ALL), LK_U8, -1, 800},
+    {{"Send", "ncclFloat8e4m3", 100, 6, 0, 0}, LK_FOREIGN_FUNCTION(LK_SEND), LK_U8, 6, 100},
+    {{"Recv", "ncclInt32", 100, 7, 0, 0}, LK_FOREIGN_FUNCTION(LK_RECV), LK_I32, 7, 100},
 };
 
 START_TEST(functions_and_types_are_those_of_the_call)
 {
-    const struct lk_probe_record *gpu, *r;
-    struct probe_log l;
+    const struct lk_foreign_record *gpu, *r;
+    struct foreign_log l;
 
     r = record_of(_i % 2 ? FAKE_NCCL_2_28 : FAKE_NCCL_2_31, &words[_i / 2].call, &l, &gpu);
     ck_assert_int_eq(r->function, words[_i / 2].function);
@@ -118,7 +126,7 @@ START_TEST(functions_and_types_are_those_of_the_call)
     ck_assert_int_eq(r->peer, words[_i / 2].peer);
     ck_assert_uint_eq(r->count, words[_i / 2].count);
     ck_assert_ptr_nonnull(gpu);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -126,14 +134,14 @@ END_TEST
 START_TEST(what_is_not_known_stays_unknown)
 {
     const struct fake_call call = {"Transpose", "ncclFloat4", 10, 0, false, false};
-    const struct lk_probe_record *gpu, *r;
-    struct probe_log l;
+    const struct lk_foreign_record *gpu, *r;
+    struct foreign_log l;
 
     r = record_of(FAKE_NCCL_2_30, &call, &l, &gpu);
-    ck_assert_int_eq(r->function, LK_PROBE_NO_FUNCTION);
+    ck_assert_int_eq(r->function, 0);
     ck_assert_str_eq(l.names + r->name, "Transpose");
     ck_assert_int_eq(r->dtype, 0);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -144,9 +152,9 @@ START_TEST(collectives_of_a_communicator_are_numbered)
                                       {"Send", "ncclFloat32", 1, 1, 0, 0},
                                       {"AllGather", "ncclFloat32", 1, 0, 0, 0},
                                       {"AllReduce", "ncclFloat32", 1, 0, 0, 0}};
-    const uint32_t want[] = {0, LK_PROBE_NO_SEQUENCE, 1, 2};
+    const uint32_t want[] = {0, LK_FOREIGN_NO_SEQUENCE, 1, 2};
     struct fake_comm c[2];
-    struct probe_log l;
+    struct foreign_log l;
     struct fake_call_work w;
 
     begin(versions[_i]);
@@ -155,12 +163,12 @@ START_TEST(collectives_of_a_communicator_are_numbered)
     for (size_t i = 0; i < LK_COUNT(calls); i++)
         for (int k = 0; k < 2; k++)
             fake_call_enqueue(&c[k], &calls[i], &w);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL), 8);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_CALL), 8);
     for (size_t i = 0; i < 8; i++)
-        ck_assert_uint_eq(probe_log_at(&l, LK_PROBE_COLLECTIVE_CALL, i)->sequence, want[i / 2]);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_GPU), 0);
-    probe_log_fini(&l);
+        ck_assert_uint_eq(foreign_log_at(&l, LK_FOREIGN_COLLECTIVE_CALL, i)->sequence, want[i / 2]);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_GPU), 0);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -168,9 +176,9 @@ END_TEST
 START_TEST(replays_of_a_graph_are_collectives)
 {
     struct fake_call call = all_reduce;
-    const struct lk_probe_record *r;
+    const struct lk_foreign_record *r;
     struct fake_call_work captured, w;
-    struct probe_log l;
+    struct foreign_log l;
     struct fake_comm c;
 
     call.captured = true;
@@ -183,17 +191,17 @@ START_TEST(replays_of_a_graph_are_collectives)
         fake_channel_start(&w, 1, GPU_NS + 100 * (uint64_t)i);
         fake_channel_stop(&w, 1, GPU_NS + 100 * (uint64_t)i + 50);
     }
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     for (size_t i = 0; i < 3; i++) {
-        r = probe_log_at(&l, LK_PROBE_COLLECTIVE_CALL, i);
-        ck_assert(r->flags & LK_PROBE_GRAPH);
+        r = foreign_log_at(&l, LK_FOREIGN_COLLECTIVE_CALL, i);
+        ck_assert(r->flags & LK_FOREIGN_GRAPH);
         ck_assert_uint_eq(r->sequence, i);
         if (i > 0)
             ck_assert_int_ge(r->start_ns,
-                             probe_log_at(&l, LK_PROBE_COLLECTIVE_CALL, i - 1)->end_ns);
-        ck_assert_int_eq(length_ns(probe_log_of(&l, LK_PROBE_COLLECTIVE_GPU, r->link)), 50);
+                             foreign_log_at(&l, LK_FOREIGN_COLLECTIVE_CALL, i - 1)->end_ns);
+        ck_assert_int_eq(length_ns(foreign_log_of(&l, LK_FOREIGN_COLLECTIVE_GPU, r->link)), 50);
     }
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -202,7 +210,7 @@ END_TEST
 START_TEST(copy_engines_have_no_time_on_the_gpu)
 {
     struct fake_call call = all_reduce;
-    struct probe_log l;
+    struct foreign_log l;
     struct fake_comm c;
     struct fake_call_work w;
 
@@ -211,11 +219,11 @@ START_TEST(copy_engines_have_no_time_on_the_gpu)
     fake_comm_init(&c, &plugin, 5, NULL, 2, 0);
     fake_call_enqueue(&c, &call, &w);
     fake_comm_finalize(&c);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL),
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_CALL),
                       versions[_i] >= FAKE_NCCL_2_30);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_GPU), 0);
-    probe_log_fini(&l);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_GPU), 0);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -223,10 +231,10 @@ END_TEST
  * asks for: those that it does not know are no loss, and change nothing. */
 START_TEST(events_that_were_not_asked_for_do_no_harm)
 {
-    const struct lk_probe_record *gpu;
+    const struct lk_foreign_record *gpu;
     struct fake_call_work w;
     struct fake_comm c;
-    struct probe_log l;
+    struct foreign_log l;
 
     begin(versions[_i]);
     fake_comm_init(&c, &plugin, 5, NULL, 2, 0);
@@ -235,12 +243,12 @@ START_TEST(events_that_were_not_asked_for_do_no_harm)
     fake_channel_start(&w, 3, GPU_NS);
     fake_channel_stop(&w, 3, GPU_NS + 50);
     fake_comm_finalize(&c);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, 2);
-    gpu = probe_log_at(&l, LK_PROBE_COLLECTIVE_GPU, 0);
+    gpu = foreign_log_at(&l, LK_FOREIGN_COLLECTIVE_GPU, 0);
     ck_assert_int_eq(length_ns(gpu), 50);
     ck_assert_uint_eq(l.header->lost, 0);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -340,10 +348,10 @@ static const enum step orders[][STEPS + 1] = {
 START_TEST(the_time_on_the_gpu_does_not_depend_on_the_order)
 {
     const size_t order = (size_t)_i / LK_COUNT(versions);
-    const struct lk_probe_record *r, *gpu;
+    const struct lk_foreign_record *r, *gpu;
     struct fake_comm c;
     struct fake_call_work w;
-    struct probe_log l;
+    struct foreign_log l;
 
     begin(versions[(size_t)_i % LK_COUNT(versions)]);
     fake_comm_init(&c, &plugin, 9, NULL, 2, 1);
@@ -351,15 +359,15 @@ START_TEST(the_time_on_the_gpu_does_not_depend_on_the_order)
     fake_work_start(&c, &w);
     for (size_t i = 0; orders[order][i] != STEPS; i++)
         take(orders[order][i], &c, &w);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL), 1);
-    r = probe_log_at(&l, LK_PROBE_COLLECTIVE_CALL, 0);
-    gpu = probe_log_of(&l, LK_PROBE_COLLECTIVE_GPU, r->link);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_CALL), 1);
+    r = foreign_log_at(&l, LK_FOREIGN_COLLECTIVE_CALL, 0);
+    gpu = foreign_log_of(&l, LK_FOREIGN_COLLECTIVE_GPU, r->link);
     ck_assert_ptr_nonnull(gpu);
     ck_assert_int_eq(length_ns(gpu), 800);
     ck_assert_uint_eq(gpu->count, GPU_NS + 100);
     ck_assert_uint_eq(l.header->lost, 0);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -369,7 +377,7 @@ START_TEST(communicators_end_in_any_order)
     static const int ends[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     struct fake_comm c[3];
     struct fake_call_work w[3];
-    struct probe_log l;
+    struct foreign_log l;
 
     begin(FAKE_NCCL_2_28);
     for (int k = 0; k < 3; k++) {
@@ -381,11 +389,12 @@ START_TEST(communicators_end_in_any_order)
         fake_comm_finalize(&c[ends[_i][k]]);
         fake_channel_stop(&w[k], 2, GPU_NS + 10);
     }
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     for (size_t k = 0; k < 3; k++)
-        ck_assert_ptr_nonnull(probe_log_of(&l, LK_PROBE_COLLECTIVE_GPU,
-                                           probe_log_at(&l, LK_PROBE_COLLECTIVE_CALL, k)->link));
-    probe_log_fini(&l);
+        ck_assert_ptr_nonnull(
+            foreign_log_of(&l, LK_FOREIGN_COLLECTIVE_GPU,
+                           foreign_log_at(&l, LK_FOREIGN_COLLECTIVE_CALL, k)->link));
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -398,7 +407,7 @@ START_TEST(foreign_handles_are_counted_and_not_read)
                        &plugin, NULL};
     struct fake_call_work w;
     struct fake_comm c;
-    struct probe_log l;
+    struct foreign_log l;
 
     begin(versions[_i]);
     fake_comm_init(&c, &plugin, 9, NULL, 2, 1);
@@ -410,9 +419,9 @@ START_TEST(foreign_handles_are_counted_and_not_read)
     }
     /* A channel that this NCCL cannot have. */
     ck_assert_ptr_null(fake_channel_of(&plugin, c.context, w.handle, 64, GPU_NS));
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.header->lost, 5); /* a parent of NULL was counted when it was lost */
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -423,7 +432,7 @@ START_TEST(wrong_handles_do_no_harm)
     uint64_t x = 88172645463325252U; /* xorshift64 (Marsaglia 2003) */
     struct fake_call_work w;
     struct fake_comm c;
-    struct probe_log l;
+    struct foreign_log l;
 
     begin(FAKE_NCCL_2_30);
     fake_comm_init(&c, &plugin, 9, NULL, 2, 1);
@@ -445,9 +454,9 @@ START_TEST(wrong_handles_do_no_harm)
     fake_channel_start(&w, 5, GPU_NS);
     fake_channel_stop(&w, 5, GPU_NS + 7);
     fake_call_enqueue(&c, &all_reduce, &w);
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL), 2);
-    probe_log_fini(&l);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_CALL), 2);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -459,7 +468,7 @@ START_TEST(what_has_no_place_is_counted)
     enum { MORE = 100, ALL = WORKS + MORE };
     static struct fake_call_work w[ALL];
     struct fake_comm c;
-    struct probe_log l;
+    struct foreign_log l;
 
     begin(FAKE_NCCL_2_27);
     fake_comm_init(&c, &plugin, 9, NULL, 2, 1);
@@ -469,11 +478,11 @@ START_TEST(what_has_no_place_is_counted)
         fake_channel_start(&w[i], 0, GPU_NS + (uint64_t)i);
         fake_channel_stop(&w[i], 0, GPU_NS + (uint64_t)i + 1);
     }
-    probe_log_read(&l, scratch_dir);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL), ALL);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_GPU), WORKS);
+    foreign_log_read(&l, scratch_dir);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_CALL), ALL);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_GPU), WORKS);
     ck_assert_uint_eq(l.header->lost, MORE);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -481,7 +490,7 @@ START_TEST(communicators_beyond_the_table_are_counted)
 {
     static struct fake_comm c[COMMS + 2];
     struct fake_call_work w;
-    struct probe_log l;
+    struct foreign_log l;
 
     begin(FAKE_NCCL_2_28);
     for (int i = 0; i < COMMS + 2; i++)
@@ -489,9 +498,9 @@ START_TEST(communicators_beyond_the_table_are_counted)
     ck_assert_ptr_nonnull(c[COMMS - 1].context);
     ck_assert_ptr_null(c[COMMS].context);
     fake_call_enqueue(&c[COMMS], &all_reduce, &w);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.header->lost, 3);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
     /* One that ends leaves its place. */
     fake_comm_finalize(&c[5]);
     fake_comm_init(&c[5], &plugin, 5, NULL, 2, 1);

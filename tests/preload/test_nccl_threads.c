@@ -4,7 +4,7 @@
  */
 #include "base/array.h"
 #include "tests/fakes/fake_nccl_profiler.h"
-#include "tests/rigs/probe_log.h"
+#include "tests/rigs/foreign_log.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 
@@ -19,7 +19,7 @@ static const struct fake_call all_reduce = {"AllReduce", "ncclBfloat16", 1000, 0
 
 static struct fake_plugin plugin;
 
-static int64_t length_ns(const struct lk_probe_record *r)
+static int64_t length_ns(const struct lk_foreign_record *r)
 {
     return r->end_ns - r->start_ns;
 }
@@ -120,17 +120,17 @@ static void *watch(void *arg)
 }
 
 /* Return how many of the collectives have all of their time; links are numbered from one on. */
-static size_t whole(const struct probe_log *l, size_t n)
+static size_t whole(const struct foreign_log *l, size_t n)
 {
     bool *seen = calloc(n, sizeof *seen);
     size_t count = 0;
 
     ck_assert_ptr_nonnull(seen);
     for (size_t i = 0; i < l->n; i++) {
-        const struct lk_probe_record *r = &l->records[i];
+        const struct lk_foreign_record *r = &l->records[i];
         uint64_t link = r->link & (UINT64_MAX >> 1);
 
-        if (r->kind != LK_PROBE_COLLECTIVE_GPU)
+        if (r->kind != LK_FOREIGN_COLLECTIVE_GPU)
             continue;
         ck_assert_int_le(length_ns(r), 130);
         ck_assert_uint_lt(link, n);
@@ -146,9 +146,9 @@ static size_t whole(const struct probe_log *l, size_t n)
 START_TEST(a_million_callbacks_of_many_threads_lose_nothing)
 {
     pthread_t callers[CALLERS], watchers[WATCHERS];
-    struct probe_log l;
+    struct foreign_log l;
 
-    probe_log_to(scratch_dir, 64);
+    foreign_log_to(scratch_dir, 64);
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, versions[_i]);
     for (int p = 0; p < WATCHERS; p++) {
         queues[p] = (struct queue){.writers = CALLERS};
@@ -162,12 +162,12 @@ START_TEST(a_million_callbacks_of_many_threads_lose_nothing)
         pthread_join(callers[i], NULL);
     for (int i = 0; i < WATCHERS; i++)
         pthread_join(watchers[i], NULL);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.header->lost, 0);
     ck_assert_uint_eq(l.header->head, l.n);
-    ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL), CALLERS * CALLS);
+    ck_assert_uint_eq(foreign_log_count(&l, LK_FOREIGN_COLLECTIVE_CALL), CALLERS * CALLS);
     ck_assert_uint_eq(whole(&l, CALLERS * CALLS), CALLERS * CALLS);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -178,7 +178,7 @@ START_TEST(callbacks_do_not_allocate)
     struct fake_comm c;
     struct fake_call_work w;
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, versions[_i]);
     fake_comm_init(&c, &plugin, 9, "name", 2, 1);
     fake_call_enqueue(&c, &all_reduce, &w);

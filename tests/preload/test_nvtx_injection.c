@@ -5,7 +5,7 @@
 #include "base/array.h"
 #include "preload/nvtx_abi.h"
 #include "tests/fakes/fake_nvtx.h"
-#include "tests/rigs/probe_log.h"
+#include "tests/rigs/foreign_log.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 
@@ -20,7 +20,7 @@ static struct fake_nvtx nvtx;
 /* Open the library; ranges: LOCKSTEP_PROFILE_NVTX, steps: LOCKSTEP_PROFILE_STEP_RANGE, or NULL. */
 static void begin(const char *ranges, const char *steps)
 {
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     if (ranges)
         setenv("LOCKSTEP_PROFILE_NVTX", ranges, 1);
     if (steps)
@@ -28,12 +28,12 @@ static void begin(const char *ranges, const char *steps)
     ck_assert(fake_nvtx_open(&nvtx, LK_PRELOAD_TESTED));
 }
 
-static const struct lk_probe_record *range(const struct probe_log *l, size_t i)
+static const struct lk_foreign_record *range(const struct foreign_log *l, size_t i)
 {
-    return probe_log_at(l, LK_PROBE_RANGE, i);
+    return foreign_log_at(l, LK_FOREIGN_RANGE, i);
 }
 
-static const char *name(const struct probe_log *l, size_t i)
+static const char *name(const struct foreign_log *l, size_t i)
 {
     return l->names + range(l, i)->name;
 }
@@ -42,7 +42,7 @@ static const char *name(const struct probe_log *l, size_t i)
 
 START_TEST(names_that_importers_know_are_recorded)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     begin(NULL, "train step");
     fake_nvtx_push(&nvtx, "ProfilerStep#12");
@@ -55,7 +55,7 @@ START_TEST(names_that_importers_know_are_recorded)
     fake_nvtx_pop(&nvtx);
     fake_nvtx_push(&nvtx, "a train step");
     fake_nvtx_pop(&nvtx);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, 3);
     ck_assert_str_eq(name(&l, 0), "Optimizer.step#SGD.step");
     ck_assert_str_eq(name(&l, 1), "ProfilerStep#");
@@ -65,13 +65,13 @@ START_TEST(names_that_importers_know_are_recorded)
     ck_assert_int_le(range(&l, 0)->end_ns, range(&l, 1)->end_ns);
     ck_assert_int_lt(range(&l, 1)->start_ns, range(&l, 1)->end_ns);
     ck_assert_uint_eq(range(&l, 0)->lane, (uint32_t)gettid());
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
 START_TEST(all_names_on_request)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     begin("all", NULL);
     fake_nvtx_push(&nvtx, "anything");
@@ -82,11 +82,11 @@ START_TEST(all_names_on_request)
     fake_nvtx_pop(&nvtx);
     fake_nvtx_push_wide(&nvtx, L"\x53\xfc\x20ac\x1f600");
     fake_nvtx_pop(&nvtx);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, 2);
     ck_assert_str_eq(name(&l, 0), "anything");
     ck_assert_str_eq(name(&l, 1), "S\xc3\xbc\xe2\x82\xac\xf0\x9f\x98\x80");
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -104,7 +104,7 @@ static const struct {
 /* Names in the file are few: a million steps have one. */
 START_TEST(steps_share_a_name)
 {
-    struct probe_log l;
+    struct foreign_log l;
     char text[64];
 
     begin(NULL, NULL);
@@ -113,25 +113,25 @@ START_TEST(steps_share_a_name)
         fake_nvtx_push(&nvtx, text);
         fake_nvtx_pop(&nvtx);
     }
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.header->names_lost, 0);
     ck_assert_uint_lt(l.header->names_used, 256);
     ck_assert_uint_eq(l.records[l.n - 1].count, 99999);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
 START_TEST(numbers_are_taken_out_of_names)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     begin(NULL, NULL);
     fake_nvtx_push(&nvtx, numbered[_i].text);
     fake_nvtx_pop(&nvtx);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_str_eq(name(&l, 0), numbered[_i].name);
     ck_assert_uint_eq(range(&l, 0)->count, numbered[_i].number);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -141,7 +141,7 @@ END_TEST
 START_TEST(each_domain_pops_its_own)
 {
     void *a, *b, *text;
-    struct probe_log l;
+    struct foreign_log l;
 
     begin("all", NULL);
     a = fake_nvtx_domain(&nvtx, "A");
@@ -157,20 +157,20 @@ START_TEST(each_domain_pops_its_own)
     ck_assert_int_lt(fake_nvtx_domain_pop(&nvtx, a), 0); /* one too many */
     ck_assert_int_eq(fake_nvtx_pop(&nvtx), 0);
     ck_assert_int_eq(fake_nvtx_domain_pop(&nvtx, b), 0);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, 4);
     ck_assert_str_eq(name(&l, 0), "A/inner");
     ck_assert_str_eq(name(&l, 1), "A/outer");
     ck_assert_str_eq(name(&l, 2), "plain");
     ck_assert_str_eq(name(&l, 3), "B/other");
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
 START_TEST(what_does_not_fit_is_counted)
 {
     enum { DEPTH = 64, MORE = 10 };
-    struct probe_log l;
+    struct foreign_log l;
     char text[32];
 
     begin("all", NULL);
@@ -184,18 +184,18 @@ START_TEST(what_does_not_fit_is_counted)
         fake_nvtx_pop(&nvtx);
     fake_nvtx_domain_push(&nvtx, fake_nvtx_domain(&nvtx, "domain 199"), NVTX_ASCII, "last");
     fake_nvtx_domain_pop(&nvtx, fake_nvtx_domain(&nvtx, "domain 199"));
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, DEPTH + 1);
     ck_assert_uint_eq(l.header->lost, MORE);
     ck_assert_str_eq(name(&l, DEPTH), "other/last");
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
 /* Wrong domains, strings and attributes of a program do no harm. */
 START_TEST(nothing_is_read_through_handles)
 {
-    struct probe_log l;
+    struct foreign_log l;
 
     begin("all", NULL);
     fake_nvtx_domain_push(&nvtx, (void *)(uintptr_t)0x7f0012345678, NVTX_ASCII, "text");
@@ -209,10 +209,10 @@ START_TEST(nothing_is_read_through_handles)
     fake_nvtx_end(&nvtx, 0);
     fake_nvtx_end(&nvtx, 12345);
     fake_nvtx_end(&nvtx, UINT64_MAX);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, 1);
     ck_assert_str_eq(name(&l, 0), "other/text");
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -230,7 +230,7 @@ static void *end_all(void *arg)
 
 START_TEST(a_range_may_end_on_another_thread)
 {
-    struct probe_log l;
+    struct foreign_log l;
     pthread_t thread;
     uint64_t ids[2];
 
@@ -240,11 +240,11 @@ START_TEST(a_range_may_end_on_another_thread)
     ck_assert_uint_ne(ids[0], ids[1]);
     ck_assert_int_eq(pthread_create(&thread, NULL, end_all, ids), 0);
     pthread_join(thread, NULL);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, 2);
     ck_assert_str_eq(name(&l, 0), "first");
     ck_assert_uint_eq(range(&l, 0)->lane, (uint32_t)gettid());
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -253,7 +253,7 @@ START_TEST(long_ranges_stay)
 {
     enum { PLACES = 1 << 10 };
     static uint64_t ids[PLACES];
-    struct probe_log l;
+    struct foreign_log l;
     uint64_t longest;
 
     begin("all", NULL);
@@ -265,11 +265,11 @@ START_TEST(long_ranges_stay)
     for (int i = 0; i < PLACES; i++)
         fake_nvtx_end(&nvtx, ids[i]);
     fake_nvtx_end(&nvtx, longest);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, 4 * PLACES);
     ck_assert_str_eq(name(&l, l.n - 1), "longest");
     ck_assert_uint_eq(l.header->lost, 1);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -296,9 +296,9 @@ START_TEST(threads_nest_each_for_itself)
 {
     static char names[THREADS][16];
     pthread_t threads[THREADS];
-    struct probe_log l;
+    struct foreign_log l;
 
-    probe_log_to(scratch_dir, 8);
+    foreign_log_to(scratch_dir, 8);
     setenv("LOCKSTEP_PROFILE_NVTX", "all", 1);
     ck_assert(fake_nvtx_open(&nvtx, LK_PRELOAD_TESTED));
     for (int i = 0; i < THREADS; i++) {
@@ -307,10 +307,10 @@ START_TEST(threads_nest_each_for_itself)
     }
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, (size_t)3 * THREADS * RANGES);
     ck_assert_uint_eq(l.header->lost, 0);
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 
@@ -357,9 +357,9 @@ START_TEST(a_program_with_nvtx_is_recorded)
 {
     nvtxEventAttributes_t a = {.version = NVTX_VERSION, .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE};
     nvtxDomainHandle_t domain;
-    struct probe_log l;
+    struct foreign_log l;
 
-    probe_log_to(scratch_dir, 1);
+    foreign_log_to(scratch_dir, 1);
     setenv("NVTX_INJECTION64_PATH", LK_PRELOAD_TESTED, 1);
     setenv("LOCKSTEP_PROFILE_NVTX", "all", 1);
     domain = nvtxDomainCreateA("mine");
@@ -373,13 +373,13 @@ START_TEST(a_program_with_nvtx_is_recorded)
     nvtxRangeEnd(nvtxRangeStartA("started"));
     nvtxMarkA("not recorded");
     nvtxDomainDestroy(domain);
-    probe_log_read(&l, scratch_dir);
+    foreign_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.n, 3);
     ck_assert_str_eq(name(&l, 0), "plain");
     ck_assert_str_eq(name(&l, 1), "mine/epoch#");
     ck_assert_uint_eq(range(&l, 1)->count, 7);
     ck_assert_str_eq(name(&l, 2), "started");
-    probe_log_fini(&l);
+    foreign_log_fini(&l);
 }
 END_TEST
 #endif

@@ -3,7 +3,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "facts/dtype.h"
-#include "facts/probe_file.h"
+#include "facts/foreign_file.h"
 #include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
 #include "profiler/import/preload.h"
@@ -24,18 +24,18 @@ enum { RECORDS = 512, RANKS = 4 };
 
 /* A file as the library writes it, but short. */
 struct file {
-    struct lk_probe_header h;
-    struct lk_probe_group group;
+    struct lk_foreign_header h;
+    struct lk_foreign_group group;
     char names[64];
-    struct lk_probe_record records[RECORDS];
+    struct lk_foreign_record records[RECORDS];
 };
 
 static void make(struct file *f, int rank, const char *boot)
 {
     memset(f, 0, sizeof *f);
-    memcpy(f->h.magic, LK_PROBE_FILE_MAGIC, sizeof f->h.magic);
-    f->h.version = LK_PROBE_FILE_VERSION;
-    f->h.order = LK_PROBE_FILE_ORDER;
+    memcpy(f->h.magic, LK_FOREIGN_FILE_MAGIC, sizeof f->h.magic);
+    f->h.version = LK_FOREIGN_FILE_VERSION;
+    f->h.order = LK_FOREIGN_FILE_ORDER;
     f->h.header_bytes = sizeof f->h;
     f->h.record_bytes = sizeof *f->records;
     f->h.group_bytes = sizeof f->group;
@@ -49,9 +49,9 @@ static void make(struct file *f, int rank, const char *boot)
     snprintf(f->h.host, sizeof f->h.host, "host-%s", boot);
     snprintf(f->h.boot, sizeof f->h.boot, "%s", boot);
     f->h.n_pairs = 1;
-    f->h.pairs[0] = (struct lk_probe_pair){BOOT_NS, BOOT_NS, EPOCH_NS};
+    f->h.pairs[0] = (struct lk_foreign_pair){BOOT_NS, BOOT_NS, EPOCH_NS};
     memcpy(f->names, "\0mpi\0world", sizeof "\0mpi\0world");
-    f->group = (struct lk_probe_group){
+    f->group = (struct lk_foreign_group){
         .identity = 7, .library = 1, .name = 5, .n_ranks = RANKS, .rank = rank, .ready = 1};
 }
 
@@ -60,17 +60,18 @@ static void add(struct file *f, uint64_t elements, int64_t start_ns, int64_t end
 {
     const uint64_t i = f->h.head++;
 
-    f->records[i % RECORDS] = (struct lk_probe_record){.start_ns = start_ns,
-                                                       .end_ns = end_ns,
-                                                       .count = elements,
-                                                       .lane = 1,
-                                                       .group = 1,
-                                                       .sequence = (uint32_t)i,
-                                                       .peer = -1,
-                                                       .kind = LK_PROBE_COLLECTIVE_CALL,
-                                                       .function = LK_PROBE_ALL_REDUCE,
-                                                       .dtype = LK_F32 + 1,
-                                                       .stamp = i + 1};
+    f->records[i % RECORDS] =
+        (struct lk_foreign_record){.start_ns = start_ns,
+                                   .end_ns = end_ns,
+                                   .count = elements,
+                                   .lane = 1,
+                                   .group = 1,
+                                   .sequence = (uint32_t)i,
+                                   .peer = -1,
+                                   .kind = LK_FOREIGN_COLLECTIVE_CALL,
+                                   .function = LK_FOREIGN_FUNCTION(LK_ALL_REDUCE),
+                                   .dtype = LK_F32 + 1,
+                                   .stamp = i + 1};
 }
 
 static enum lk_status read_back(const void *bytes, size_t n, struct lk_events *out)
@@ -91,18 +92,18 @@ START_TEST(damaged_headers_are_refused)
         uint64_t value;
         const char *expect;
     } damages[] = {
-        {offsetof(struct lk_probe_header, magic), 1, 'X', "no file of lockstep's preload"},
-        {offsetof(struct lk_probe_header, order), 4, 0x04030201, "byte order"},
-        {offsetof(struct lk_probe_header, version), 4, 99, "another version of lockstep (99"},
-        {offsetof(struct lk_probe_header, header_bytes), 4, 8, "another version"},
-        {offsetof(struct lk_probe_header, record_bytes), 4, 8, "another version"},
-        {offsetof(struct lk_probe_header, groups_at), 8, UINT64_MAX, "less than its header"},
-        {offsetof(struct lk_probe_header, n_groups), 8, UINT64_MAX, "less than its header"},
-        {offsetof(struct lk_probe_header, names_bytes), 8, 1 << 20, "less than its header"},
-        {offsetof(struct lk_probe_header, records_at), 8, 4, "less than its header"},
-        {offsetof(struct lk_probe_header, n_records), 8, 0, "less than its header"},
-        {offsetof(struct lk_probe_header, n_records), 8, UINT64_MAX / 64, "less than its header"},
-        {offsetof(struct lk_probe_header, n_window), 8, UINT64_MAX / 64, "less than its header"},
+        {offsetof(struct lk_foreign_header, magic), 1, 'X', "no file of lockstep's preload"},
+        {offsetof(struct lk_foreign_header, order), 4, 0x04030201, "byte order"},
+        {offsetof(struct lk_foreign_header, version), 4, 99, "another version of lockstep (99"},
+        {offsetof(struct lk_foreign_header, header_bytes), 4, 8, "another version"},
+        {offsetof(struct lk_foreign_header, record_bytes), 4, 8, "another version"},
+        {offsetof(struct lk_foreign_header, groups_at), 8, UINT64_MAX, "less than its header"},
+        {offsetof(struct lk_foreign_header, n_groups), 8, UINT64_MAX, "less than its header"},
+        {offsetof(struct lk_foreign_header, names_bytes), 8, 1 << 20, "less than its header"},
+        {offsetof(struct lk_foreign_header, records_at), 8, 4, "less than its header"},
+        {offsetof(struct lk_foreign_header, n_records), 8, 0, "less than its header"},
+        {offsetof(struct lk_foreign_header, n_records), 8, UINT64_MAX / 64, "less than its header"},
+        {offsetof(struct lk_foreign_header, n_window), 8, UINT64_MAX / 64, "less than its header"},
     };
     struct lk_events e;
     struct file f;
@@ -117,8 +118,8 @@ END_TEST
 
 START_TEST(short_files_are_refused)
 {
-    static const size_t sizes[] = {0, 7, sizeof(struct lk_probe_header) - 1,
-                                   sizeof(struct lk_probe_header), sizeof(struct file) - 1};
+    static const size_t sizes[] = {0, 7, sizeof(struct lk_foreign_header) - 1,
+                                   sizeof(struct lk_foreign_header), sizeof(struct file) - 1};
     struct lk_events e;
     struct file f;
 
@@ -140,9 +141,9 @@ START_TEST(bad_records_are_left_out)
     make(&f, 2, "a");
     for (int i = 0; i < 6; i++)
         add(&f, 1000, BOOT_NS + i * MS, BOOT_NS + i * MS + 10);
-    f.records[1].stamp = LK_PROBE_BUSY;
+    f.records[1].stamp = LK_FOREIGN_BUSY;
     f.records[2].end_ns = f.records[2].start_ns - 1;
-    f.records[3].kind = LK_PROBE_KIND_COUNT;
+    f.records[3].kind = LK_FOREIGN_KIND_COUNT;
     f.records[4].group = 2; /* the file has one */
     f.records[5].function = f.records[5].dtype = UINT8_MAX;
     must(read_back(&f, sizeof f, &e));
@@ -175,9 +176,9 @@ START_TEST(the_drift_is_that_of_the_wall_clock)
 
     make(&f, 0, "a");
     f.h.n_pairs = 2;
-    f.h.pairs[LK_PROBE_PAIR_AT(1)] =
-        (struct lk_probe_pair){BOOT_NS + cases[_i].passed_ns, BOOT_NS + cases[_i].passed_ns,
-                               EPOCH_NS + cases[_i].passed_ns + cases[_i].gained_ns};
+    f.h.pairs[LK_FOREIGN_PAIR_AT(1)] =
+        (struct lk_foreign_pair){BOOT_NS + cases[_i].passed_ns, BOOT_NS + cases[_i].passed_ns,
+                                 EPOCH_NS + cases[_i].passed_ns + cases[_i].gained_ns};
     must(read_back(&f, sizeof f, &e));
     if (isnan(cases[_i].ppb))
         ck_assert_double_nan(e.source.clock.drift_ppb);
@@ -195,11 +196,11 @@ START_TEST(the_start_says_what_is_missing)
         uint32_t state, error;
         const char *says, *note;
     } cases[] = {
-        {LK_PROBE_CUPTI_OFF, 0, "", NULL},
-        {LK_PROBE_CUPTI_TAKEN, 0, "another profiler", "no kernels: CUPTI was held by another"},
-        {LK_PROBE_CUPTI_REFUSED, 999, "CUPTI refused", "CUPTI refused (CUPTI error 999)"},
-        {LK_PROBE_CUPTI_RECORDED, 0, "gave no records", "no kernels: CUPTI gave no records"},
-        {LK_PROBE_CUPTI_COUNT, 0, "", NULL},
+        {LK_FOREIGN_CUPTI_OFF, 0, "", NULL},
+        {LK_FOREIGN_CUPTI_TAKEN, 0, "another profiler", "no kernels: CUPTI was held by another"},
+        {LK_FOREIGN_CUPTI_REFUSED, 999, "CUPTI refused", "CUPTI refused (CUPTI error 999)"},
+        {LK_FOREIGN_CUPTI_RECORDED, 0, "gave no records", "no kernels: CUPTI gave no records"},
+        {LK_FOREIGN_CUPTI_COUNT, 0, "", NULL},
     };
 
     for (size_t i = 0; i < LK_COUNT(cases); i++) {
@@ -266,9 +267,9 @@ static void put_rank(const struct hosts *h, int rank)
     if (rank >= 2)
         f->h.pairs[0].before_ns = f->h.pairs[0].after_ns = on_clock(h, rank, BOOT_NS);
     f->h.n_pairs = 2;
-    f->h.pairs[LK_PROBE_PAIR_AT(1)] =
-        (struct lk_probe_pair){on_clock(h, rank, BOOT_NS + 20000 * MS),
-                               on_clock(h, rank, BOOT_NS + 20000 * MS), EPOCH_NS + 20000 * MS};
+    f->h.pairs[LK_FOREIGN_PAIR_AT(1)] =
+        (struct lk_foreign_pair){on_clock(h, rank, BOOT_NS + 20000 * MS),
+                                 on_clock(h, rank, BOOT_NS + 20000 * MS), EPOCH_NS + 20000 * MS};
     snprintf(name, sizeof name, "h.%d.probe", rank);
     free(scratch_put(name, f, sizeof *f));
     free(f);

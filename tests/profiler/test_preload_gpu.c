@@ -13,7 +13,7 @@
 
 enum { N = 1000 };
 
-static void add(struct lk_preload_times *t, struct lk_probe_record r)
+static void add(struct lk_preload_times *t, struct lk_foreign_record r)
 {
     static uint64_t stamp;
 
@@ -21,25 +21,25 @@ static void add(struct lk_preload_times *t, struct lk_probe_record r)
     must(lk_preload_times_add(t, &r));
 }
 
-static struct lk_probe_record call(uint64_t link, int64_t at, uint8_t flags)
+static struct lk_foreign_record call(uint64_t link, int64_t at, uint8_t flags)
 {
-    return (struct lk_probe_record){.kind = LK_PROBE_COLLECTIVE_CALL,
-                                    .start_ns = at,
-                                    .end_ns = at + 1000,
-                                    .link = link,
-                                    .group = 1,
-                                    .flags = flags};
+    return (struct lk_foreign_record){.kind = LK_FOREIGN_COLLECTIVE_CALL,
+                                      .start_ns = at,
+                                      .end_ns = at + 1000,
+                                      .link = link,
+                                      .group = 1,
+                                      .flags = flags};
 }
 
-static struct lk_probe_record work(uint64_t link, int64_t start, int64_t end, int64_t seen)
+static struct lk_foreign_record work(uint64_t link, int64_t start, int64_t end, int64_t seen)
 {
-    return (struct lk_probe_record){.kind = LK_PROBE_COLLECTIVE_GPU,
-                                    .link = link,
-                                    .group = 1,
-                                    .flags = LK_PROBE_SEEN,
-                                    .end_ns = seen,
-                                    .start_ns = seen - (end - start),
-                                    .count = (uint64_t)(start + APART)};
+    return (struct lk_foreign_record){.kind = LK_FOREIGN_COLLECTIVE_GPU,
+                                      .link = link,
+                                      .group = 1,
+                                      .flags = LK_FOREIGN_SEEN,
+                                      .end_ns = seen,
+                                      .start_ns = seen - (end - start),
+                                      .count = (uint64_t)(start + APART)};
 }
 
 /* Calls come 5 to 500 us before their kernels, and the host sees ends 3 to 800 us late; the clocks
@@ -107,7 +107,7 @@ START_TEST(without_calls_the_error_is_not_known)
 {
     struct lk_preload_times t = {0};
 
-    add(&t, call(1, BEGIN_NS, LK_PROBE_GRAPH));
+    add(&t, call(1, BEGIN_NS, LK_FOREIGN_GRAPH));
     add(&t, work(1, BEGIN_NS, BEGIN_NS + 100, BEGIN_NS + 600));
     lk_preload_times_place(&t);
     ck_assert_int_eq(t.error_ns, -1);
@@ -120,7 +120,7 @@ END_TEST
 START_TEST(times_that_cannot_be_are_left_out)
 {
     struct lk_preload_times t = {0};
-    struct lk_probe_record r = work(1, BEGIN_NS, BEGIN_NS + 100, BEGIN_NS + 600);
+    struct lk_foreign_record r = work(1, BEGIN_NS, BEGIN_NS + 100, BEGIN_NS + 600);
 
     r.count = UINT64_MAX;
     add(&t, r);

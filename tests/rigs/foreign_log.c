@@ -1,4 +1,4 @@
-#include "tests/rigs/probe_log.h"
+#include "tests/rigs/foreign_log.h"
 
 #include <check.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-void probe_log_to(const char *folder, int mib)
+void foreign_log_to(const char *folder, int mib)
 {
     char text[16];
 
@@ -21,31 +21,31 @@ void probe_log_to(const char *folder, int mib)
 
 static int by_stamp(const void *a, const void *b)
 {
-    uint64_t x = ((const struct lk_probe_record *)a)->stamp,
-             y = ((const struct lk_probe_record *)b)->stamp;
+    uint64_t x = ((const struct lk_foreign_record *)a)->stamp,
+             y = ((const struct lk_foreign_record *)b)->stamp;
 
     return x < y ? -1 : x > y;
 }
 
-static void take(struct probe_log *l, uint64_t at, uint64_t n, uint64_t mark)
+static void take(struct foreign_log *l, uint64_t at, uint64_t n, uint64_t mark)
 {
-    const struct lk_probe_record *place = (const void *)((const char *)l->map + at);
+    const struct lk_foreign_record *place = (const void *)((const char *)l->map + at);
 
     for (uint64_t i = 0; i < n; i++)
-        if (place[i].stamp && place[i].stamp != LK_PROBE_BUSY) {
+        if (place[i].stamp && place[i].stamp != LK_FOREIGN_BUSY) {
             l->records[l->n] = place[i];
             l->records[l->n++].stamp |= mark;
         }
 }
 
-void probe_log_read(struct probe_log *l, const char *folder)
+void foreign_log_read(struct foreign_log *l, const char *folder)
 {
     char pattern[4096];
     struct stat st;
     glob_t found;
     int fd;
 
-    snprintf(pattern, sizeof pattern, "%s/*" LK_PROBE_FILE_SUFFIX, folder);
+    snprintf(pattern, sizeof pattern, "%s/*" LK_FOREIGN_FILE_SUFFIX, folder);
     ck_assert_msg(glob(pattern, 0, NULL, &found) == 0, "no file %s", pattern);
     ck_assert_uint_eq(found.gl_pathc, 1);
     fd = open(found.gl_pathv[0], O_RDONLY);
@@ -57,7 +57,7 @@ void probe_log_read(struct probe_log *l, const char *folder)
     ck_assert_ptr_ne(l->map, MAP_FAILED);
     close(fd);
     l->header = l->map;
-    ck_assert_int_eq(memcmp(l->header->magic, LK_PROBE_FILE_MAGIC, sizeof l->header->magic), 0);
+    ck_assert_int_eq(memcmp(l->header->magic, LK_FOREIGN_FILE_MAGIC, sizeof l->header->magic), 0);
     l->groups = (const void *)((const char *)l->map + l->header->groups_at);
     l->names = (const char *)l->map + l->header->names_at;
     l->records = calloc(l->header->n_records + l->header->n_window, sizeof *l->records);
@@ -67,13 +67,13 @@ void probe_log_read(struct probe_log *l, const char *folder)
     qsort(l->records, l->n, sizeof *l->records, by_stamp);
 }
 
-void probe_log_fini(struct probe_log *l)
+void foreign_log_fini(struct foreign_log *l)
 {
     munmap(l->map, l->bytes);
     free(l->records);
 }
 
-size_t probe_log_count(const struct probe_log *l, enum lk_probe_kind kind)
+size_t foreign_log_count(const struct foreign_log *l, enum lk_foreign_kind kind)
 {
     size_t n = 0;
 
@@ -82,8 +82,8 @@ size_t probe_log_count(const struct probe_log *l, enum lk_probe_kind kind)
     return n;
 }
 
-const struct lk_probe_record *probe_log_at(const struct probe_log *l, enum lk_probe_kind kind,
-                                           size_t i)
+const struct lk_foreign_record *foreign_log_at(const struct foreign_log *l,
+                                               enum lk_foreign_kind kind, size_t i)
 {
     for (size_t k = 0; k < l->n; k++)
         if (l->records[k].kind == kind && i-- == 0)
@@ -92,13 +92,13 @@ const struct lk_probe_record *probe_log_at(const struct probe_log *l, enum lk_pr
     return NULL;
 }
 
-const struct lk_probe_record *probe_log_of(const struct probe_log *l, enum lk_probe_kind kind,
-                                           uint64_t link)
+const struct lk_foreign_record *foreign_log_of(const struct foreign_log *l,
+                                               enum lk_foreign_kind kind, uint64_t link)
 {
-    const struct lk_probe_record *best = NULL;
+    const struct lk_foreign_record *best = NULL;
 
     for (size_t i = 0; i < l->n; i++) {
-        const struct lk_probe_record *r = &l->records[i];
+        const struct lk_foreign_record *r = &l->records[i];
 
         if (r->kind == kind && r->link == link &&
             (!best || r->end_ns - r->start_ns > best->end_ns - best->start_ns))
