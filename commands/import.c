@@ -7,7 +7,7 @@
 #include "commands/import_impl.h"
 #include "commands/paths.h"
 #include "facts/bounds.h"
-#include "profiler/import/nccl_inspector.h"
+#include "profiler/import/point_files.h"
 #include "profiler/import/training_log.h"
 
 #include <stddef.h>
@@ -75,8 +75,7 @@ static bool is_of_inspector(const char *folder)
 {
     char **files = NULL;
     size_t n = 0;
-    const bool found =
-        !lk_import_is(folder) && lk_nccl_inspector_files(&folder, 1, &files, &n) == LK_OK;
+    const bool found = !lk_import_is(folder) && lk_point_files(&folder, 1, &files, &n) == LK_OK;
 
     lk_names_free(files, n);
     return found;

@@ -9,6 +9,7 @@
 #include "profiler/import/bench_log.h"
 #include "profiler/import/format.h"
 #include "profiler/import/nccl_inspector.h"
+#include "profiler/import/point_files.h"
 #include "sim/collective/alpha_beta_fit.h"
 
 #include <math.h>
@@ -74,7 +75,7 @@ static enum lk_status read_inspector(const char **paths, int n, struct lk_bench 
     char **files = NULL;
     size_t n_files = 0;
 
-    LK_TRY(lk_nccl_inspector_files(paths, (size_t)n, &files, &n_files));
+    LK_TRY(lk_point_files(paths, (size_t)n, &files, &n_files));
     LK_TRY(lk_nccl_inspector_read((const char *const *)files, n_files, b, inspector));
 out:
     lk_names_free(files, n_files);

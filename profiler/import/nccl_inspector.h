@@ -44,11 +44,6 @@ struct lk_inspector {
     double seen;        /* ranks' times of a collective that are here, over its ranks; mean */
 };
 
-/* List the files of a run: paths that are files as they are, of folders what Inspector wrote into
- * them. *out and its strings are freed by lk_names_free. LK_EIO; LK_EPARSE: a folder has none. */
-enum lk_status lk_nccl_inspector_files(const char *const *paths, size_t n, char ***out,
-                                       size_t *out_n);
-
 /*
  * Add the points of all files of a run; what is in them goes to *what. LK_EPARSE: nothing in them
  * is of Inspector, or a version is not read, or a rate contradicts its size and time (the message

@@ -1,6 +1,7 @@
 /* NCCL Inspector's output, in each form: points of the shortest times, and what is missing.
  * Divisions: points, what is left out, what is refused, damage. */
 #include "profiler/import/nccl_inspector.h"
+#include "profiler/import/point_files.h"
 
 #include "base/array.h"
 #include "base/file.h"
@@ -38,7 +39,7 @@ static enum lk_status read_all(void)
     char **files = NULL;
     size_t n = 0;
 
-    must(lk_nccl_inspector_files(folder, 1, &files, &n));
+    must(lk_point_files(folder, 1, &files, &n));
     lk_bench_fini(&b);
     st = lk_nccl_inspector_read((const char *const *)files, n, &b, &what);
     lk_names_free(files, n);
@@ -312,10 +313,10 @@ START_TEST(folders_without_any)
     size_t n = 0;
 
     free(scratch_put("README", "text", 4));
-    ck_assert_int_eq(lk_nccl_inspector_files(folder, 1, &files, &n), LK_EPARSE);
+    ck_assert_int_eq(lk_point_files(folder, 1, &files, &n), LK_EPARSE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "no file of NCCL Inspector"));
     put_job(INSPECTOR_V44, 0);
-    must(lk_nccl_inspector_files(folder, 1, &files, &n));
+    must(lk_point_files(folder, 1, &files, &n));
     ck_assert_uint_eq(n, 2);
     lk_names_free(files, n);
 }
