@@ -9,6 +9,7 @@
 #include "facts/run_facts.h"
 #include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
+#include "profiler/import/import_files.h"
 
 #include <stdlib.h>
 #include <string.h>

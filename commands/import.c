@@ -1,13 +1,12 @@
 /* lockstep import: takes in what other programs measured: traces of runs, or times of collectives.
  */
-#include "profiler/import/import.h"
 #include "base/file.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/import_impl.h"
 #include "commands/paths.h"
 #include "facts/bounds.h"
-#include "profiler/import/point_files.h"
+#include "profiler/import/import_files.h"
 #include "profiler/import/training_log.h"
 
 #include <stddef.h>

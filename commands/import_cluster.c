@@ -8,8 +8,8 @@
 #include "facts/bounds.h"
 #include "profiler/import/bench_log.h"
 #include "profiler/import/format.h"
+#include "profiler/import/import_files.h"
 #include "profiler/import/nccl_inspector.h"
-#include "profiler/import/point_files.h"
 #include "sim/collective/alpha_beta_fit.h"
 
 #include <math.h>

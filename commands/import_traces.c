@@ -10,6 +10,7 @@
 #include "profiler/analysis/job_build.h"
 #include "profiler/analysis/run_set.h"
 #include "profiler/import/import.h"
+#include "profiler/import/import_files.h"
 
 #include <math.h>
 #include <stdlib.h>

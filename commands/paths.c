@@ -6,7 +6,7 @@
 #include "base/words.h"
 #include "facts/foreign_file.h"
 #include "facts/preset.h"
-#include "profiler/import/import.h"
+#include "profiler/import/import_files.h"
 
 #include <errno.h>
 #include <fnmatch.h>

@@ -12,6 +12,7 @@
 #include "commands/profile_snippet.h"
 #include "commands/profile_way.h"
 #include "facts/bounds.h"
+#include "profiler/import/import_files.h"
 
 #include <errno.h>
 #include <stdarg.h>

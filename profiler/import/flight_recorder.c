@@ -87,6 +87,69 @@ out:
     return st;
 }
 
+/* Return the members of a group, by its final name; *n 0: they are not known. */
+static const int *members_of(const struct lk_events *e, uint32_t name, size_t *n)
+{
+    *n = 0;
+    for (size_t i = 0; i < e->n_groups; i++) {
+        if (e->groups[i].name != name)
+            continue;
+        *n = e->groups[i].n;
+        return e->ranks + e->groups[i].first;
+    }
+    return NULL;
+}
+
+/* Return the rank of a send's or receive's file, "nccl:send 0->1", "nccl:recv 1<-0": the first
+ * number is its own, in the group. -1: another entry, or the group is not known. */
+static int rank_of_peer_entry(const struct lk_events *e, const struct lk_import_event *x)
+{
+    const char *text = lk_events_text(e, x->name), *blank = strchr(text, ' ');
+    const int *members;
+    size_t n;
+    long k;
+
+    if (!x->detail || !blank || blank[1] < '0' || blank[1] > '9')
+        return -1;
+    members = members_of(e, e->details[x->detail - 1].group, &n);
+    k = strtol(blank + 1, NULL, 10);
+    return k >= 0 && (size_t)k < n ? members[k] : -1;
+}
+
+static bool is_in_all_groups(const struct lk_events *e, int rank)
+{
+    for (size_t i = 0; i < e->n_groups; i++) {
+        size_t k = 0;
+
+        while (k < e->groups[i].n && e->ranks[e->groups[i].first + k] != rank)
+            k++;
+        if (k == e->groups[i].n)
+            return false;
+    }
+    return true;
+}
+
+/* A process lists the groups that it is in: return the one rank that is in all of them, or what its
+ * sends and receives say; -1: neither tells. */
+static int rank_of(const struct lk_events *e)
+{
+    int found = -1;
+
+    for (size_t i = 0; i < e->n_events; i++)
+        if ((found = rank_of_peer_entry(e, &e->events[i])) >= 0)
+            return found;
+    for (size_t k = 0; e->n_groups && k < e->groups[0].n; k++) {
+        int rank = e->ranks[e->groups[0].first + k];
+
+        if (!is_in_all_groups(e, rank))
+            continue;
+        if (found >= 0)
+            return -1;
+        found = rank;
+    }
+    return found;
+}
+
 void lk_flight_finish_(struct flight *f)
 {
     for (size_t i = 0; i < f->out->n_details; i++) {
@@ -95,6 +158,7 @@ void lk_flight_finish_(struct flight *f)
         if (*group < f->n_labels && f->labels[*group])
             *group = f->labels[*group];
     }
+    f->out->source.rank = rank_of(f->out);
 }
 
 /* ---- Entries ---- */

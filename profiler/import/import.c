@@ -1,4 +1,4 @@
-/* Import a run. Divisions: files, ranks, clocks, the table. */
+/* Import a run. Divisions: ranks, clocks, the run, the table. */
 #include "profiler/import/import.h"
 
 #include "base/array.h"
@@ -14,100 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- Files ---- */
-
-static enum lk_status list_file(const char *path, char ***out, size_t *n, size_t *capacity)
-{
-    LK_PASS(lk_array_grow(out, capacity, *n + 1, sizeof **out));
-    (*out)[*n] = NULL;
-    LK_PASS(lk_strdup(&(*out)[*n], path));
-    ++*n;
-    return LK_OK;
-}
-
-static enum lk_status list_folder(const char *folder, char ***out, size_t *n, size_t *capacity)
-{
-    enum lk_status st = LK_OK;
-    char **names = NULL, *path = NULL;
-    size_t n_names = 0, before = *n;
-
-    LK_TRY(lk_dir_list(folder, "", &names, &n_names));
-    for (size_t i = 0; i < n_names; i++) {
-        const struct lk_format *format = NULL;
-
-        free(path);
-        path = NULL;
-        LK_TRY(lk_path_join(&path, folder, names[i]));
-        if (!lk_is_file(path)) /* a folder, a link to nothing, a pipe */
-            continue;
-        LK_TRY(lk_format_of(path, &format));
-        if (format && format->role == LK_FORMAT_OWN) {
-            st = lk_fail(LK_EPARSE,
-                         "%s: is a run directory of lockstep's own, which lockstep analyze reads",
-                         folder);
-            goto out;
-        }
-        if (format && format->read)
-            LK_TRY(list_file(path, out, n, capacity));
-    }
-    if (*n == before)
-        st = lk_fail(LK_EPARSE, "%s: there is no trace in this directory that can be read", folder);
-out:
-    free(path);
-    lk_names_free(names, n_names);
-    return st;
-}
-
-enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, size_t *out_n)
-{
-    enum lk_status st = LK_OK;
-    char **files = NULL;
-    size_t n_files = 0, capacity = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        const struct lk_format *format = NULL;
-
-        if (lk_is_folder(paths[i])) {
-            LK_TRY(list_folder(paths[i], &files, &n_files, &capacity));
-            continue;
-        }
-        LK_TRY(lk_format_of(paths[i], &format));
-        if (!format || !format->read) {
-            st = lk_format_refuse(paths[i], format);
-            goto out;
-        }
-        LK_TRY(list_file(paths[i], &files, &n_files, &capacity));
-    }
-    *out = files;
-    *out_n = n_files;
-    files = NULL;
-    n_files = 0;
-out:
-    lk_names_free(files, n_files);
-    return st;
-}
-
-bool lk_import_is(const char *path)
-{
-    const struct lk_format *format = NULL;
-    char **files = NULL;
-    size_t n = 0;
-    bool found;
-
-    if (!lk_is_folder(path))
-        return lk_format_of(path, &format) == LK_OK && format && format->role != LK_FORMAT_POINTS;
-    found = lk_import_files(&path, 1, &files, &n) == LK_OK;
-    lk_names_free(files, n);
-    return found;
-}
-
-bool lk_import_reads(const char *path)
-{
-    const struct lk_format *format = NULL;
-
-    return lk_format_of(path, &format) == LK_OK && format && format->read;
-}
 
 /* ---- Ranks ---- */
 
@@ -139,7 +45,8 @@ static enum lk_status add_rank(struct lk_events *e, const struct lk_import_rank_
                                       options->device < 0 ? -1 : options->device % LK_SHARED_DEVICE,
                                   .file = out->n_files - 1};
     out->traces[out->n++] = (struct lk_trace){0};
-    LK_PASS(lk_sequences_add(&out->sequences, row->rank, e));
+    LK_PASS(
+        lk_fail_context(lk_sequences_add(&out->sequences, row->rank, e), "%s", options->source));
     lk_events_keep_window(e);
     LK_PASS(lk_breakdown(e, options->device, &all, &row->all));
     LK_PASS(lk_breakdown(e, options->device, &linked, &row->linked));
@@ -194,63 +101,6 @@ static enum lk_status read_sizes(char *const *files, size_t n, const char *of,
     }
     found = found ? found : n_found == 1 ? only : NULL;
     return found ? reader->read(found, NULL, out) : LK_OK;
-}
-
-/* Add the ranks of a file, one for each of its GPUs. at, n_files: its place among the files. */
-static enum lk_status add_ranks(struct lk_events *e, size_t at, size_t n_files,
-                                struct lk_import_rank_options *options, struct lk_import *out)
-{
-    enum lk_status st = LK_OK;
-    int64_t *devices = NULL;
-    size_t n_devices = 0;
-
-    LK_TRY(list_devices(e, &devices, &n_devices));
-    options->rank = options->rank < 0 || n_devices > 1 ? (int)at : options->rank;
-    options->rank *= n_devices > 1 ? (int)n_devices : 1;
-    if (!options->world_size)
-        options->world_size = (int)(n_files * (n_devices ? n_devices : 1));
-    if (n_devices < 2)
-        LK_TRY(add_rank(e, options, out));
-    for (size_t i = 0; i < n_devices && n_devices > 1; i++, options->rank++) {
-        options->device = devices[i];
-        LK_TRY(add_rank(e, options, out));
-    }
-out:
-    free(devices);
-    return st;
-}
-
-static enum lk_status read_file(char *const *files, size_t n_all, const char *path, size_t at,
-                                size_t n_files, const struct lk_import_options *o,
-                                struct lk_step_phase *phase, struct lk_import *out)
-{
-    const struct lk_format *format = NULL;
-    struct lk_import_rank_options options = {.patterns = o->patterns,
-                                             .source = path,
-                                             .rank = lk_file_rank(path),
-                                             .world_size = o->world_size,
-                                             .local_batch = o->local_batch,
-                                             .nodes = o->nodes,
-                                             .steps_by_gpu = o->steps_by_gpu,
-                                             .drop_last = o->drop_last,
-                                             .phase = phase,
-                                             .device = -1};
-    struct lk_events e = {0}, sizes = {0};
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_format_of(path, &format));
-    LK_TRY(read_sizes(files, n_all, path, &sizes));
-    options.sizes = &sizes;
-    LK_TRY(format->read(path, o->step_range, &e));
-    lk_events_sort(&e);
-    LK_TRY(add_file(path, out));
-    LK_TRY(add_ranks(&e, at, n_files, &options, out));
-    out->files[out->n_files - 1].source = e.source;
-    e.source = (struct lk_source){0};
-out:
-    lk_events_fini(&sizes);
-    lk_events_fini(&e);
-    return st;
 }
 
 static int row_order(const void *a, const void *b)
@@ -369,8 +219,9 @@ static enum lk_status align_all(struct lk_import *i)
 
 /* Files by what they are for. */
 struct sorted {
-    const char **traces; /* a rank's each */
-    const char **orders; /* with the order of collectives, beside traces */
+    const char **traces;            /* a rank's each */
+    const char **orders;            /* with the order of collectives, beside traces */
+    int *trace_ranks, *order_ranks; /* that their names tell; -1: they do not */
     size_t n_traces, n_orders;
 };
 
@@ -400,11 +251,107 @@ static enum lk_status sort_files(char *const *files, size_t n, struct sorted *ou
     if (!out->n_traces)
         return lk_fail(LK_EPARSE, "%s: has no times; give torch.profiler's trace of the rank, too",
                        n ? files[0] : "nothing");
+    LK_PASS(lk_alloc(&out->trace_ranks, n, sizeof *out->trace_ranks));
+    LK_PASS(lk_alloc(&out->order_ranks, n, sizeof *out->order_ranks));
+    lk_file_ranks(out->traces, out->n_traces, out->trace_ranks);
+    lk_file_ranks(out->orders, out->n_orders, out->order_ranks);
     return LK_OK;
 }
 
+/* Return how many of the files come before number k by the numbers in their names. */
+static size_t place_of(const struct sorted *f, size_t k)
+{
+    size_t place = 0;
+
+    for (size_t i = 0; i < f->n_traces; i++)
+        place += f->trace_ranks[i] < f->trace_ranks[k];
+    return place;
+}
+
+static void sorted_fini(struct sorted *f)
+{
+    free(f->traces);
+    free(f->orders);
+    free(f->trace_ranks);
+    free(f->order_ranks);
+}
+
+/* Fail: nothing says which rank's file this is, and a number by chance would accuse another. */
+static enum lk_status refuse_rank(const char *path)
+{
+    return lk_fail(LK_EPARSE,
+                   "%s: which rank's is it? The file does not say so, and the names of the files "
+                   "do not differ in one number alone: call them PREFIX_rank0, PREFIX_rank1, ...",
+                   path);
+}
+
+/* Add the ranks of trace k, one for each of its GPUs. */
+static enum lk_status add_ranks(struct lk_events *e, const struct sorted *files, size_t k,
+                                struct lk_import_rank_options *options, struct lk_import *out)
+{
+    enum lk_status st = LK_OK;
+    int64_t *devices = NULL;
+    size_t n_devices = 0;
+
+    LK_TRY(list_devices(e, &devices, &n_devices));
+    if (files->n_traces == 1 && (options->rank < 0 || n_devices > 1))
+        options->rank = 0; /* the only one */
+    if (options->rank < 0 && (e->source.rank < 0 || n_devices > 1)) {
+        st = refuse_rank(files->traces[k]);
+        goto out;
+    }
+    if (n_devices > 1) /* a file a node */
+        options->rank = (int)(place_of(files, k) * n_devices);
+    if (!options->world_size)
+        options->world_size = (int)(files->n_traces * (n_devices ? n_devices : 1));
+    if (n_devices < 2)
+        LK_TRY(add_rank(e, options, out));
+    for (size_t i = 0; i < n_devices && n_devices > 1; i++, options->rank++) {
+        options->device = devices[i];
+        LK_TRY(add_rank(e, options, out));
+    }
+out:
+    free(devices);
+    return st;
+}
+
+/* Read trace k, with the sizes that may be in another of all files. */
+static enum lk_status read_file(char *const *files, size_t n_all, const struct sorted *sorted,
+                                size_t k, const struct lk_import_options *o,
+                                struct lk_step_phase *phase, struct lk_import *out)
+{
+    const char *path = sorted->traces[k];
+    const struct lk_format *format = NULL;
+    struct lk_import_rank_options options = {.patterns = o->patterns,
+                                             .source = path,
+                                             .rank = sorted->trace_ranks[k],
+                                             .world_size = o->world_size,
+                                             .local_batch = o->local_batch,
+                                             .nodes = o->nodes,
+                                             .steps_by_gpu = o->steps_by_gpu,
+                                             .drop_last = o->drop_last,
+                                             .phase = phase,
+                                             .device = -1};
+    struct lk_events e = {0}, sizes = {0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_format_of(path, &format));
+    LK_TRY(read_sizes(files, n_all, path, &sizes));
+    options.sizes = &sizes;
+    LK_TRY(format->read(path, o->step_range, &e));
+    lk_events_sort(&e);
+    LK_TRY(add_file(path, out));
+    LK_TRY(add_ranks(&e, sorted, k, &options, out));
+    out->files[out->n_files - 1].source = e.source;
+    e.source = (struct lk_source){0};
+out:
+    lk_events_fini(&sizes);
+    lk_events_fini(&e);
+    return st;
+}
+
 /* Read a file that stands beside traces for the order of its collectives alone. */
-static enum lk_status read_order(const char *path, size_t at, struct lk_import *out)
+static enum lk_status read_order(const char *path, int rank, struct lk_import *out)
 {
     const struct lk_format *format = NULL;
     struct lk_events e = {0};
@@ -412,8 +359,11 @@ static enum lk_status read_order(const char *path, size_t at, struct lk_import *
 
     LK_TRY(lk_format_of(path, &format));
     LK_TRY(format->read(path, NULL, &e));
-    st = lk_sequences_add(&out->sequences, lk_file_rank(path) >= 0 ? lk_file_rank(path) : (int)at,
-                          &e);
+    rank = e.source.rank >= 0 ? e.source.rank : rank;
+    if (rank < 0)
+        st = refuse_rank(path);
+    else
+        st = lk_fail_context(lk_sequences_add(&out->sequences, rank, &e), "%s", path);
 out:
     lk_events_fini(&e);
     return st;
@@ -432,10 +382,10 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
         lk_progress_begin((double)k / (double)sorted.n_traces,
                           (double)(k + 1) / (double)sorted.n_traces, "reading %s",
                           lk_file_name(sorted.traces[k]));
-        LK_TRY(read_file(files, n, sorted.traces[k], k, sorted.n_traces, o, &phase, &i));
+        LK_TRY(read_file(files, n, &sorted, k, o, &phase, &i));
     }
     for (size_t k = 0; k < sorted.n_orders; k++)
-        LK_TRY(read_order(sorted.orders[k], k, &i));
+        LK_TRY(read_order(sorted.orders[k], sorted.order_ranks[k], &i));
     if (i.no_steps) {
         lk_traces_free(i.traces, i.n);
         i.traces = NULL;
@@ -449,8 +399,7 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
     *out = i;
     i = (struct lk_import){0};
 out:
-    free(sorted.traces);
-    free(sorted.orders);
+    sorted_fini(&sorted);
     free(phase.group);
     lk_import_fini(&i);
     return st;

@@ -54,18 +54,8 @@ struct lk_import {
     struct lk_sequences sequences; /* of collectives; empty for formats without their numbers */
 };
 
-/*
- * List the files that a user named: each a file, or a folder whose trace files it then is. *out and
- * its strings are freed by lk_names_free. LK_EIO; LK_EPARSE names what a file is if it cannot be
- * read, and refuses a run directory of lockstep's own, whatever else is in it.
- */
-enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, size_t *out_n);
-/* Return true if the path holds traces of other programs: it is a file, or a folder
- * of files, of a format that is known. */
-bool lk_import_is(const char *path);
-/* Return true if a file is a trace that can be read. */
-bool lk_import_reads(const char *path);
-/* Read a run. LK_EPARSE: two files are of one rank. A run without steps has rows alone. */
+/* Read a run. LK_EPARSE: two files are of one rank, or nothing tells whose a file is. A run without
+ * steps has rows alone. */
 enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_import_options *o,
                              struct lk_import *out);
 /* Write what recording took on the rank where it took most of the time, if that is known; else "".

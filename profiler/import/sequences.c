@@ -1,4 +1,4 @@
-/* Compare sequences of collectives. Divisions: items, progress, one number, groups. */
+/* Compare sequences of collectives. Divisions: items, progress, one number, groups, blame. */
 #include "profiler/import/sequences.h"
 
 #include "base/array.h"
@@ -36,6 +36,21 @@ static enum lk_status add_members(struct lk_sequences *s, const struct lk_events
     return LK_OK;
 }
 
+/* Fail if a rank has collectives of a group that it is no member of: its number is wrong. */
+static enum lk_status check_member(const struct lk_sequences *s, uint32_t group, int rank)
+{
+    const struct lk_rank_list *members = group < s->n_members ? &s->members[group] : NULL;
+    char list[96];
+
+    if (!members || !members->n || lk_rank_list_has(members, rank))
+        return LK_OK;
+    return lk_fail(LK_EPARSE,
+                   "is taken for rank %d's, but has collectives of group %s, of ranks %s: say in "
+                   "its name which rank it is (PREFIX_rank%d)",
+                   rank, lk_events_text(&s->texts, group),
+                   lk_rank_list_text(members->at, members->n, list, sizeof list), members->at[0]);
+}
+
 static enum lk_status add_item(struct lk_sequences *s, int rank, const struct lk_events *e,
                                const struct lk_import_event *x)
 {
@@ -49,6 +64,7 @@ static enum lk_status add_item(struct lk_sequences *s, int rank, const struct lk
                                     .state = c->state};
 
     LK_PASS(intern(s, e, c->group, &item.group));
+    LK_PASS(check_member(s, item.group, rank));
     LK_PASS(intern(s, e, c->function, &item.function));
     LK_PASS(lk_array_grow(&s->items, &s->items_capacity, s->n_items + 1, sizeof item));
     s->items[s->n_items++] = item;
@@ -106,6 +122,7 @@ struct progress {
     int rank;
     uint64_t first, newest; /* numbers in its file; 0: none, and none was lost */
     uint64_t completed;     /* the newest that has completed */
+    uint64_t open;          /* the first enqueued that has not; 0: none */
 };
 
 /* The ranks of a group whose files are here, ascending; a group's items. */
@@ -157,6 +174,13 @@ out:
     return st;
 }
 
+/* Tell whether a rank waits in a number, whose last item on it is x. */
+static bool waits(const struct group *g, const struct lk_sequence_item *x)
+{
+    return x->number > progress_of(g, x->rank)->completed &&
+           (x->state == LK_COLLECTIVE_SCHEDULED || x->state == LK_COLLECTIVE_STARTED);
+}
+
 static enum lk_status measure(struct group *g)
 {
     LK_PASS(list_ranks(g));
@@ -169,6 +193,9 @@ static enum lk_status measure(struct group *g)
         if (x->state == LK_COLLECTIVE_COMPLETED)
             p->completed = x->number;
     }
+    for (size_t i = g->end; i-- > g->begin;) /* backwards: the first is set last */
+        if (waits(g, &g->s->items[i]))
+            progress_of(g, g->s->items[i].rank)->open = g->s->items[i].number;
     return LK_OK;
 }
 
@@ -277,11 +304,13 @@ static enum lk_status find_differing(const struct group *g, const struct step *x
     return LK_OK;
 }
 
-/* Tell whether a rank waits in a number, whose last item on it is x. */
-static bool waits(const struct group *g, const struct lk_sequence_item *x)
+/* Return true if a rank waits in a later number than this one: the group's life went on. */
+static bool is_passed(const struct group *g, uint64_t number)
 {
-    return x->number > progress_of(g, x->rank)->completed &&
-           (x->state == LK_COLLECTIVE_SCHEDULED || x->state == LK_COLLECTIVE_STARTED);
+    for (size_t i = 0; i < g->n; i++)
+        if (g->at[i].completed >= number && g->at[i].open > number)
+            return true;
+    return false;
 }
 
 /* Find the ranks that wait in a number, and those that have not joined it or, if all have, those on
@@ -304,7 +333,9 @@ static enum lk_status find_waiting(const struct group *g, const struct step *x,
     *found = waiting.n > 0;
     if (!*found)
         goto out;
-    f->kind = absent.n ? LK_SEQUENCE_NOT_JOINED : LK_SEQUENCE_NOT_COMPLETED;
+    f->kind = absent.n                  ? LK_SEQUENCE_NOT_JOINED
+              : is_passed(g, x->number) ? LK_SEQUENCE_STUCK
+                                        : LK_SEQUENCE_NOT_COMPLETED;
     f->item = x->begin;
     f->ranks = absent.n ? absent : waiting;
     f->others = absent.n ? waiting : done;
@@ -324,6 +355,7 @@ static void finding_fini(struct lk_sequence_finding *f)
 {
     lk_rank_list_fini(&f->ranks);
     lk_rank_list_fini(&f->others);
+    lk_rank_list_fini(&f->roots);
 }
 
 /* ---- Groups ---- */
@@ -354,11 +386,43 @@ static enum lk_status find_in_group(const struct group *g, struct lk_sequence_fi
     return LK_OK;
 }
 
+/* ---- Blame ---- */
+
+/* List who waits for a rank that has not joined, in any group. */
+static enum lk_status list_waiting(const struct lk_sequence_findings *f, struct lk_rank_list *out)
+{
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t k = 0; k < f->at[i].others.n; k++)
+            if (f->at[i].kind == LK_SEQUENCE_NOT_JOINED)
+                LK_PASS(lk_rank_list_add(out, f->at[i].others.at[k]));
+    return LK_OK;
+}
+
+/* Set the roots: those that others wait for and that wait for nobody. */
+static enum lk_status find_roots(struct lk_sequence_findings *f)
+{
+    struct lk_rank_list waiting = {0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(list_waiting(f, &waiting));
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t k = 0; k < f->at[i].ranks.n; k++)
+            if (f->at[i].kind == LK_SEQUENCE_NOT_JOINED &&
+                !lk_rank_list_has(&waiting, f->at[i].ranks.at[k]))
+                LK_TRY(lk_rank_list_add(&f->at[i].roots, f->at[i].ranks.at[k]));
+out:
+    lk_rank_list_fini(&waiting);
+    return st;
+}
+
 static int finding_order(const void *a, const void *b)
 {
     const struct lk_sequence_finding *x = a, *y = b;
+    int d = compare(x->kind, y->kind);
 
-    return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
+    d = d ? d : compare(!x->roots.n, !y->roots.n);
+    d = d ? d : (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
+    return d ? d : compare(x->group, y->group);
 }
 
 enum lk_status lk_sequences_find(struct lk_sequences *s, struct lk_sequence_findings *out)
@@ -384,6 +448,7 @@ enum lk_status lk_sequences_find(struct lk_sequences *s, struct lk_sequence_find
         out->at[out->n++] = f;
         f = (struct lk_sequence_finding){0};
     }
+    LK_TRY(find_roots(out));
     if (out->n)
         qsort(out->at, out->n, sizeof *out->at, finding_order);
 out:

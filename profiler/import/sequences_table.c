@@ -50,6 +50,7 @@ static void show(const struct lk_sequences *s, const struct lk_sequence_finding 
                  struct shown *out)
 {
     static const char *const found[] = {[LK_SEQUENCE_DIFFERS] = "differs on",
+                                        [LK_SEQUENCE_STUCK] = "stuck on",
                                         [LK_SEQUENCE_NOT_JOINED] = "not joined by",
                                         [LK_SEQUENCE_NOT_COMPLETED] = "not completed on"};
 
@@ -129,33 +130,69 @@ static enum lk_status note_differs(struct lk_table *t, const struct lk_sequences
                          f->others.n == 1 ? "has" : "have", x->what, i->rank, other);
 }
 
-/* Say in words what was found first. */
-static enum lk_status note_first(struct lk_table *t, const struct lk_sequences *s,
-                                 const struct lk_sequence_finding *f)
+/* Write "all_reduce number 7 of group g (100 float32)". */
+static const char *number_text(const struct lk_sequences *s, const struct lk_sequence_finding *f,
+                               char *buf, size_t size)
 {
     const struct lk_sequence_item *i = &s->items[f->item];
-    const char *function = lk_events_text(&s->texts, i->function);
-    unsigned long long number = f->number;
+    char of[64];
+
+    size_text(i, of, sizeof of);
+    snprintf(buf, size, "%s number %llu of group %s (%s)", lk_events_text(&s->texts, i->function),
+             (unsigned long long)f->number, lk_events_text(&s->texts, f->group), of);
+    return buf;
+}
+
+/* Say who has not joined; without a root these wait for others in their turn. */
+static enum lk_status note_not_joined(struct lk_table *t, const struct lk_sequences *s,
+                                      const struct lk_sequence_finding *f, const struct shown *x)
+{
+    const struct lk_rank_list *who = f->roots.n ? &f->roots : &f->ranks;
+    char number[WHAT_MAX], ranks[LIST_MAX];
+
+    LK_PASS(lk_table_note(t, "%s %s %s not joined %s, which %s %s %s for%s", plural(who),
+                          lk_rank_list_text(who->at, who->n, ranks, sizeof ranks),
+                          who->n == 1 ? "has" : "have", number_text(s, f, number, sizeof number),
+                          plural(&f->others), x->others, f->others.n == 1 ? "waits" : "wait",
+                          f->roots.n ? "" : "; they wait for others in other groups"));
+    return note_last(t, s, who->at[0]);
+}
+
+/* Say in words what was found. */
+static enum lk_status note(struct lk_table *t, const struct lk_sequences *s,
+                           const struct lk_sequence_finding *f)
+{
+    char number[WHAT_MAX];
     struct shown x;
-    char size[64];
 
     show(s, f, &x);
-    size_text(i, size, sizeof size);
     if (f->kind == LK_SEQUENCE_DIFFERS)
         return note_differs(t, s, f, &x);
-    if (f->kind == LK_SEQUENCE_NOT_JOINED) {
-        LK_PASS(lk_table_note(
-            t, "%s %s %s not joined %s number %llu of group %s (%s), which %s %s %s for",
-            plural(&f->ranks), x.ranks, f->ranks.n == 1 ? "has" : "have", function, number, x.group,
-            size, plural(&f->others), x.others, f->others.n == 1 ? "waits" : "wait"));
-        return note_last(t, s, f->ranks.at[0]);
-    }
-    LK_PASS(
-        lk_table_note(t,
-                      "%s number %llu of group %s (%s): all ranks here have enqueued it, it has "
-                      "not completed on %s %s",
-                      function, number, x.group, size, plural(&f->ranks), x.ranks));
+    if (f->kind == LK_SEQUENCE_NOT_JOINED)
+        return note_not_joined(t, s, f, &x);
+    number_text(s, f, number, sizeof number);
+    if (f->kind == LK_SEQUENCE_STUCK)
+        return lk_table_note(t,
+                             "%s %s %s stuck in %s: all have joined it, and on %s %s it has "
+                             "completed; look at the GPU, and at the thread that watches it",
+                             plural(&f->ranks), x.ranks, f->ranks.n == 1 ? "is" : "are", number,
+                             plural(&f->others), x.others);
+    LK_PASS(lk_table_note(t,
+                          "%s: all ranks here have enqueued it, it has not completed on %s %s: "
+                          "behind another group's, or a send or receive, so this names nobody",
+                          number, plural(&f->ranks), x.ranks));
     return note_started(t, s, f);
+}
+
+/* Say what was found first; of ranks that have not joined, all that wait for nobody. */
+static enum lk_status note_first(struct lk_table *t, const struct lk_sequences *s,
+                                 const struct lk_sequence_findings *f)
+{
+    LK_PASS(note(t, s, &f->at[0]));
+    for (size_t i = 1; i < f->n && i < ROWS_MAX && f->at[i].roots.n; i++)
+        if (f->at[0].kind == LK_SEQUENCE_NOT_JOINED)
+            LK_PASS(note(t, s, &f->at[i]));
+    return LK_OK;
 }
 
 /* Name members of groups whose files are not here. */
@@ -184,7 +221,7 @@ static enum lk_status fill(struct lk_table *t, const struct lk_sequences *s,
     for (size_t i = 0; i < f->n && i < ROWS_MAX; i++)
         LK_PASS(add_row(t, s, &f->at[i]));
     if (f->n)
-        LK_PASS(note_first(t, s, &f->at[0]));
+        LK_PASS(note_first(t, s, f));
     LK_PASS(note_missing(t, s));
     if (f->n > ROWS_MAX)
         LK_PASS(lk_table_note(t, "the first %d of %zu groups are shown", ROWS_MAX, f->n));

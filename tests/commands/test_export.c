@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "profiler/analysis/run_set.h"
 #include "profiler/import/import.h"
+#include "profiler/import/import_files.h"
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/program.h"

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "profiler/import/format.h"
 #include "profiler/import/import.h"
+#include "profiler/import/import_files.h"
 #include "profiler/import/preload.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"

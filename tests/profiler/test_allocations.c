@@ -9,6 +9,7 @@
 #include "profiler/analysis/run_set.h"
 #include "profiler/import/bench_log.h"
 #include "profiler/import/import.h"
+#include "profiler/import/import_files.h"
 #include "profiler/import/nccl_inspector.h"
 #include "profiler/import/torch_et.h"
 #include "profiler/import/training_log.h"

@@ -3,7 +3,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "profiler/import/import.h"
+#include "profiler/import/import_files.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/step_model.h"

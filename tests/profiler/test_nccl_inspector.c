@@ -1,7 +1,7 @@
 /* NCCL Inspector's output, in each form: points of the shortest times, and what is missing.
  * Divisions: points, what is left out, what is refused, damage. */
+#include "profiler/import/import_files.h"
 #include "profiler/import/nccl_inspector.h"
-#include "profiler/import/point_files.h"
 
 #include "base/array.h"
 #include "base/file.h"

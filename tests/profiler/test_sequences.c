@@ -2,9 +2,12 @@
 #include "profiler/import/sequences.h"
 
 #include "base/array.h"
+#include "base/rng.h"
+#include "profiler/import/file_rank.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/suite.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,7 +41,7 @@ static const struct text rows[] = {
     /* Those of rank 0 have completed although the file says so of a later one only. */
     {{"1: r r? g", "1: r r g", "1: r r g", "1: r r g"}, 0, 0, "", ""},
     {{"1: r r~ g?", "1: r r~ g?", "1: r r? g?", "1: r r g?"},
-     LK_SEQUENCE_NOT_COMPLETED,
+     LK_SEQUENCE_STUCK, /* rank 3 is past it, so all have joined */
      2,
      "0-2",
      "3"},
@@ -186,8 +189,198 @@ START_TEST(lists_of_ranks)
 }
 END_TEST
 
+/*
+ * A made hang: 12 ranks in groups of 4 neighbours and in groups of 3 that are 4 apart, each with
+ * collectives of both in turn. A rank's GPU runs them in order, its host is at most AHEAD in front
+ * of it. A culprit's host stops at a random place, or its GPU does not end a collective that the
+ * others do.
+ */
+enum { RANKS = 12, ROUNDS = 40, AHEAD = 6, HANGS = 400 };
+
+struct hang {
+    bool stuck;
+    int culprits[2], n_culprits;
+    int stop[RANKS]; /* how many collectives the host enqueues, or the GPU ends, at most */
+    int enqueued[RANKS], ended[RANKS];
+    int lost[RANKS]; /* the oldest ones, which the ring has overwritten */
+};
+
+static int group_of(int rank, int k)
+{
+    return k % 2 ? 3 + rank % 4 : rank / 4;
+}
+
+/* Return true if all members of the group have reached its collective k. */
+static bool all_started(const struct hang *h, int group, int k)
+{
+    for (int r = 0; r < RANKS; r++)
+        if (group_of(r, k) == group && (h->enqueued[r] <= k || h->ended[r] < k))
+            return false;
+    return true;
+}
+
+static bool advance(struct hang *h, int r)
+{
+    int host = h->stuck ? ROUNDS : h->stop[r], gpu = h->stuck ? h->stop[r] : ROUNDS;
+    int k = h->ended[r], most = k + AHEAD < host ? k + AHEAD : host;
+    bool moved = h->enqueued[r] < most;
+
+    h->enqueued[r] = moved ? most : h->enqueued[r];
+    if (k < h->enqueued[r] && k < gpu && all_started(h, group_of(r, k), k)) {
+        h->ended[r]++;
+        moved = true;
+    }
+    return moved;
+}
+
+static void make_hang(struct hang *h, struct lk_rng *g)
+{
+    bool moved = true;
+
+    *h = (struct hang){.stuck = lk_rng_below(g, 2), .n_culprits = 1};
+    h->n_culprits += !h->stuck && lk_rng_below(g, 2);
+    for (int r = 0; r < RANKS; r++) {
+        h->stop[r] = ROUNDS;
+        h->lost[r] = lk_rng_below(g, 2) ? (int)lk_rng_below(g, 4) : 0;
+    }
+    for (int i = 0; i < h->n_culprits; i++) {
+        h->culprits[i] = (int)lk_rng_below(g, RANKS);
+        h->stop[h->culprits[i]] = 8 + (int)lk_rng_below(g, ROUNDS - 16);
+    }
+    while (moved) {
+        moved = false;
+        for (int r = 0; r < RANKS; r++)
+            moved = advance(h, r) || moved;
+    }
+}
+
+/* Write what the rank's recorder has of the hang. */
+static void record(const struct hang *h, int rank, struct lk_sequences *s)
+{
+    struct lk_event_detail c = {.elements = 100, .dtype = LK_F32, .dtype_known = true};
+    struct lk_import_event x = {.kind = LK_EVENT_ENQUEUE};
+    struct lk_events e;
+    char label[16];
+    int members[RANKS], n;
+
+    must(lk_events_init(&e, NULL));
+    must(name(&e, "all_reduce", &c.function));
+    for (int k = 0; k < 2; k++) {
+        n = 0;
+        for (int r = 0; r < RANKS; r++)
+            if (group_of(r, k) == group_of(rank, k))
+                members[n++] = r;
+        snprintf(label, sizeof label, "g%d", group_of(rank, k));
+        must(name(&e, label, &c.group));
+        must(lk_events_group(&e, c.group, members, (size_t)n));
+    }
+    e.source.lost = h->lost[rank] > 0;
+    for (int k = h->lost[rank]; k < h->enqueued[rank]; k++) {
+        snprintf(label, sizeof label, "g%d", group_of(rank, k));
+        must(name(&e, label, &c.group));
+        c.sequence = (uint64_t)(k / 2 + 1);
+        c.state = k < h->ended[rank] ? LK_COLLECTIVE_COMPLETED : LK_COLLECTIVE_SCHEDULED;
+        must(lk_events_detail(&e, &c, &x.detail));
+        x.start_ns = k * 100 + rank;
+        must(lk_events_add(&e, &x));
+    }
+    must(lk_sequences_add(s, rank, &e));
+    lk_events_fini(&e);
+}
+
+static bool is_culprit(const struct hang *h, int rank)
+{
+    return rank == h->culprits[0] || (h->n_culprits > 1 && rank == h->culprits[1]);
+}
+
+START_TEST(culprits_of_hangs_are_named_and_nobody_else)
+{
+    struct lk_rng g = lk_rng_init(1, lk_rng_stream("hangs", 0));
+
+    for (int i = 0; i < HANGS; i++) {
+        struct lk_sequence_findings f;
+        struct lk_sequences s = {0};
+        size_t named = 0;
+        struct hang h;
+
+        make_hang(&h, &g);
+        for (int r = RANKS - 1; r >= 0; r--)
+            record(&h, (r + i) % RANKS, &s);
+        must(lk_sequences_find(&s, &f));
+        ck_assert_uint_gt(f.n, 0);
+        ck_assert_int_eq(f.at[0].kind, h.stuck ? LK_SEQUENCE_STUCK : LK_SEQUENCE_NOT_JOINED);
+        for (size_t k = 0; k < f.n; k++) {
+            const struct lk_rank_list *who = h.stuck ? &f.at[k].ranks : &f.at[k].roots;
+
+            if (f.at[k].kind != f.at[0].kind)
+                continue;
+            named += who->n;
+            for (size_t m = 0; m < who->n; m++)
+                ck_assert_msg(is_culprit(&h, who->at[m]), "hang %d: rank %d is named, not %d", i,
+                              who->at[m], h.culprits[0]);
+        }
+        ck_assert_uint_gt(named, 0);
+        lk_sequence_findings_fini(&f);
+        lk_sequences_fini(&s);
+    }
+}
+END_TEST
+
+START_TEST(a_rank_outside_its_group_is_an_error)
+{
+    struct lk_sequences s = {0};
+    struct lk_event_detail c = {.sequence = 1};
+    struct lk_import_event x = {.kind = LK_EVENT_ENQUEUE};
+    struct lk_events e;
+
+    must(lk_events_init(&e, NULL));
+    must(name(&e, "g", &c.group));
+    must(lk_events_group(&e, c.group, (int[]){2, 3}, 2));
+    must(lk_events_detail(&e, &c, &x.detail));
+    must(lk_events_add(&e, &x));
+    ck_assert_int_eq(lk_sequences_add(&s, 4, &e), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank 4's"));
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "of ranks 2-3"));
+    lk_sequences_fini(&s);
+    lk_events_fini(&e);
+}
+END_TEST
+
+/* Names of files, and the rank that each tells; -1: it does not. */
+static const struct {
+    const char *names[4];
+    int ranks[4];
+} names[] = {
+    {{"a/_dump_2", "a/_dump_10", "a/_dump_0"}, {2, 10, 0}},
+    {{"nccl_trace_rank_10", "nccl_trace_rank_9"}, {10, 9}},
+    {{"worker0.pt.trace.json", "worker1.pt.trace.json", "worker11.pt.trace.json"}, {0, 1, 11}},
+    {{"8gpu.3.json", "8gpu.12.json"}, {3, 12}},
+    {{"h1_p77.json", "h2_p78.json"}, {-1, -1}},
+    {{"a1.json", "b2.json"}, {-1, -1}},
+    {{"a1b2.json", "a2b2.json", "a1b3.json"}, {-1, -1, -1}},
+    {{"left.json", "right.json"}, {-1, -1}},
+    {{"rank1.json", "other2.json"}, {1, -1}},
+    {{"trace7.json"}, {-1}},
+};
+
+START_TEST(names_tell_ranks)
+{
+    int ranks[4];
+    size_t n = 0;
+
+    while (n < 4 && names[_i].names[n])
+        n++;
+    lk_file_ranks(names[_i].names, n, ranks);
+    for (size_t k = 0; k < n; k++)
+        ck_assert_msg(ranks[k] == names[_i].ranks[k], "%s: %d", names[_i].names[k], ranks[k]);
+}
+END_TEST
+
 SUITE(sequences, t)
 {
+    tcase_add_test(t, culprits_of_hangs_are_named_and_nobody_else);
+    tcase_add_test(t, a_rank_outside_its_group_is_an_error);
+    tcase_add_loop_test(t, names_tell_ranks, 0, LK_COUNT(names));
     tcase_add_loop_test(t, first_is_found, 0, LK_COUNT(rows));
     tcase_add_test(t, missing_files_are_named);
     tcase_add_loop_test(t, lists_of_ranks, 0, 5);
