@@ -49,9 +49,10 @@ struct import_made {
     char *no_job;           /* why there is no job.json; NULL: there is one */
     size_t n_ranks;         /* that were read */
     int world_size;
-    size_t n_steps; /* of the first rank */
+    size_t n_steps; /* of the first rank that are complete */
     bool is_apart;  /* the first steps of ranks began more than half a step apart */
-    double step_s;  /* the first rank's median; NaN: no step */
+    double step_s;  /* the first rank's mean, as lockstep analyze has it */
+    double host_s;  /* by the host's marks, where that differs by more than 5 %; else NaN */
 };
 void import_made_fini(struct import_made *m); /* zeroes it; safe on a zeroed one */
 /* Make the run directory `out`, which may hold other files, of traces: files, or folders of them.

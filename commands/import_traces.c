@@ -2,13 +2,13 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/stats.h"
 #include "base/units.h"
 #include "commands/import_impl.h"
 #include "commands/output.h"
 #include "commands/paths.h"
 #include "profiler/analysis/job_build.h"
 #include "profiler/analysis/run_set.h"
+#include "profiler/analysis/steps.h"
 #include "profiler/import/import.h"
 #include "profiler/import/import_files.h"
 
@@ -61,23 +61,71 @@ out:
 
 /* ---- What the traces tell of the recording ---- */
 
-/* List the lengths of a rank's steps, s, which the caller frees; *start_ns is when the first began
- * by the wall clock, since the epoch. */
-static enum lk_status list_steps(const struct lk_trace *t, double **lengths, size_t *n,
-                                 uint64_t *start_ns)
+/* Return the span of a rank's first step; NULL: there is none. It begins when the GPU has done what
+ * was launched before, which may be after the next one's mark. */
+static const struct lk_span *first_step(const struct lk_trace *t)
 {
-    size_t capacity = 0;
+    const struct lk_span *first = NULL;
 
     for (size_t i = 0; i < t->n_spans; i++) {
         const struct lk_span *s = &t->spans[i].span;
 
-        if (s->kind != LK_SPAN_STEP)
-            continue;
-        if (!*n)
-            *start_ns = t->base_epoch_ns - t->base_local_ns + s->start_ns;
-        LK_PASS(lk_array_grow(lengths, &capacity, *n + 1, sizeof **lengths));
-        (*lengths)[(*n)++] = (double)(s->end_ns - s->start_ns) / (double)LK_NS_PER_S;
+        if (s->kind == LK_SPAN_STEP && (!first || s->step < first->step))
+            first = s;
     }
+    return first;
+}
+
+/* Return when it began by the wall clock, since the epoch. */
+static uint64_t first_start_ns(const struct lk_trace *t)
+{
+    const struct lk_span *first = first_step(t);
+
+    return first ? t->base_epoch_ns - t->base_local_ns + first->start_ns : 0;
+}
+
+/* Return the mean length of the host's steps but for the first; NaN: there is no other. */
+static double host_step_s(const struct lk_trace *t)
+{
+    const struct lk_span *first = first_step(t);
+    uint64_t sum_ns = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->kind == LK_SPAN_STEP && s != first) {
+            sum_ns += s->end_ns - s->start_ns;
+            n++;
+        }
+    }
+    return n ? lk_s_from_ns(sum_ns) / (double)n : NAN;
+}
+
+/* Set the mean length of the steps that an analysis has, and that of the host's marks where it is
+ * another one. The first step has no mark of the host's at which it begins. */
+static enum lk_status measure_steps(const struct lk_trace *t, struct import_made *m)
+{
+    const double SAME = 0.05;
+    const struct lk_span *first = first_step(t);
+    double sum_s = 0, rest_s = 0;
+    struct lk_rank_steps s;
+    size_t n_rest = 0;
+
+    LK_PASS(lk_rank_steps_read(t, &s));
+    for (size_t k = 0; k < s.n_steps; k++) {
+        bool rest = s.steps[k].step != first->step;
+
+        sum_s += lk_step_window_s(&s.steps[k]);
+        rest_s += rest ? lk_step_window_s(&s.steps[k]) : 0;
+        n_rest += rest;
+    }
+    m->n_steps = s.n_steps;
+    m->step_s = sum_s / (double)s.n_steps;
+    m->host_s = host_step_s(t);
+    if (!n_rest || !(fabs(m->host_s / (rest_s / (double)n_rest) - 1) > SAME))
+        m->host_s = NAN;
+    lk_rank_steps_fini(&s);
     return LK_OK;
 }
 
@@ -85,30 +133,21 @@ static enum lk_status list_steps(const struct lk_trace *t, double **lengths, siz
  * less than half of one. pre: the traces are there. */
 static enum lk_status describe(const struct lk_import *i, struct import_made *m)
 {
-    enum lk_status st = LK_OK;
-    double *lengths = NULL;
-    uint64_t first = 0;
+    uint64_t first = first_start_ns(&i->traces[0]);
 
     m->n_ranks = i->n;
     m->world_size = i->traces[0].info.world_size;
-    for (size_t k = 0; k < i->n; k++) {
-        uint64_t start = 0;
-        size_t n = 0;
-
-        free(lengths);
-        lengths = NULL;
-        LK_TRY(list_steps(&i->traces[k], &lengths, &n, &start));
-        if (k == 0) {
-            first = start;
-            m->n_steps = n;
-            m->step_s = n ? lk_stats_median(lengths, n) : NAN;
-        }
-        if (fabs((double)(int64_t)(start - first)) > 0.5 * m->step_s * (double)LK_NS_PER_S)
+    LK_PASS(measure_steps(&i->traces[0], m));
+    for (size_t k = 1; k < i->n; k++)
+        if (fabs((double)(int64_t)(first_start_ns(&i->traces[k]) - first)) >
+            0.5 * m->step_s * (double)LK_NS_PER_S)
             m->is_apart = true;
-    }
-out:
-    free(lengths);
-    return st;
+    if (!m->n_steps)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: no step is complete: with a forward and a backward of each micro-batch "
+                       "(lockstep analyze shows what the GPUs did)",
+                       i->files[i->rows[0].file].path);
+    return LK_OK;
 }
 
 /* ---- The run directory ---- */
@@ -135,9 +174,9 @@ enum lk_status import_run(const struct lk_import_options *options, const char *o
         st = lk_fail(LK_EEVIDENCE, "%s (lockstep analyze shows what the GPUs did)", run.no_steps);
         goto out;
     }
+    LK_TRY(describe(&run, &m));
     LK_TRY(write_traces(&run, out));
     LK_TRY(lk_import_table(&run, &m.table));
-    LK_TRY(describe(&run, &m));
     lk_import_cost(&run, m.cost, sizeof m.cost);
     LK_TRY(write_job(&run, out, &m.no_job));
     *made = m;
@@ -152,12 +191,16 @@ out:
 /* Say what was read. */
 static enum lk_status say(const struct import_made *m, struct lk_page *page)
 {
-    char step[32];
+    char step[32], host[32];
 
     (void)lk_units_format(LK_DIM_TIME, m->step_s, step, sizeof step);
+    (void)lk_units_format(LK_DIM_TIME, m->host_s, host, sizeof host);
     LK_PASS(lk_page_say(page,
-                        "Read %zu of %d ranks, %zu step%s: %s a step (the first rank's median).",
+                        "Read %zu of %d ranks, %zu complete step%s: %s a step (the first rank's).",
                         m->n_ranks, m->world_size, m->n_steps, m->n_steps == 1 ? "" : "s", step));
+    if (!isnan(m->host_s))
+        LK_PASS(lk_page_say(page, "The host marks a step every %s%s.", host,
+                            m->host_s < m->step_s ? ": it runs ahead of its GPU" : ""));
     if (m->is_apart)
         LK_PASS(lk_page_note(page, "the ranks' first steps began more than half a step apart: are "
                                    "these files of one run?"));

@@ -41,11 +41,11 @@ struct ready {
 };
 
 /* The passes of a step on the GPU, or of the host: by phase and pass, from the first work to the
- * last. */
+ * last, with the last launch: a step may reset gradients long before it updates. */
 struct pass {
     enum lk_span_kind phase;
     size_t step, pass;
-    int64_t start_ns, end_ns;
+    int64_t start_ns, end_ns, launched_ns;
 };
 
 struct passes {
@@ -128,8 +128,9 @@ int64_t lk_import_done_before_(const struct trace_builder *tb, int64_t launched)
 
 /* ---- rank_passes.c ---- */
 
-/* Emit the passes, cut where they overlap: work of two streams may. Sets tb->accumulation. pre: the
- * tracks are there. */
+/* Emit the passes in the order of their last launches. One whose work on another stream starts
+ * while the pass before it runs begins where that ends; no end is moved. Sets tb->accumulation.
+ * pre: the tracks are there. */
 enum lk_status lk_import_add_passes_(struct trace_builder *tb);
 
 /* ---- rank_collectives.c ---- */

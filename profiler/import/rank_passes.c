@@ -24,6 +24,7 @@ static void widen(struct pass *known, const struct pass *x)
 {
     known->start_ns = x->start_ns < known->start_ns ? x->start_ns : known->start_ns;
     known->end_ns = x->end_ns > known->end_ns ? x->end_ns : known->end_ns;
+    known->launched_ns = x->launched_ns > known->launched_ns ? x->launched_ns : known->launched_ns;
 }
 
 /* Make a pass longer by a piece of it, or add it. Only the last ones are looked at: what is in the
@@ -70,7 +71,8 @@ static enum lk_status gpu_passes(struct trace_builder *tb, struct passes *p)
                                          .step = w->step,
                                          .pass = w->pass,
                                          .start_ns = w->event->start_ns,
-                                         .end_ns = w->event->end_ns}));
+                                         .end_ns = w->event->end_ns,
+                                         .launched_ns = w->launch->start_ns}));
     }
     return LK_OK;
 }
@@ -80,8 +82,9 @@ static enum lk_status host_passes(struct trace_builder *tb, struct passes *p)
 {
     for (size_t i = 0; i < tb->backwards.n; i++) {
         const struct range *b = &tb->backwards.at[i];
-        struct pass x = {LK_SPAN_BACKWARD, lk_import_step_at_(tb, b->start_ns), i + 1, b->start_ns,
-                         b->end_ns};
+        struct pass x = {
+            LK_SPAN_BACKWARD, lk_import_step_at_(tb, b->start_ns), i + 1, b->start_ns, b->end_ns,
+            b->start_ns};
         size_t f = lk_import_begun_(&tb->forwards, b->start_ns);
 
         if (x.step == SIZE_MAX)
@@ -90,13 +93,15 @@ static enum lk_status host_passes(struct trace_builder *tb, struct passes *p)
         x.phase = LK_SPAN_FORWARD;
         x.end_ns = b->start_ns;
         x.start_ns = f > 0 ? tb->forwards.at[f - 1].start_ns : tb->steps.at[x.step].start_ns;
+        x.launched_ns = x.start_ns;
         if (x.start_ns >= tb->steps.at[x.step].start_ns)
             LK_PASS(extend(p, &x));
     }
     for (size_t i = 0; i < tb->optimizers.n; i++) {
         const struct range *o = &tb->optimizers.at[i];
-        struct pass x = {LK_SPAN_OPTIMIZER, lk_import_step_at_(tb, o->start_ns), 0, o->start_ns,
-                         o->end_ns};
+        struct pass x = {
+            LK_SPAN_OPTIMIZER, lk_import_step_at_(tb, o->start_ns), 0, o->start_ns, o->end_ns,
+            o->start_ns};
 
         if (x.step != SIZE_MAX)
             LK_PASS(extend(p, &x));
@@ -108,15 +113,15 @@ static int pass_order(const void *a, const void *b)
 {
     const struct pass *x = a, *y = b;
 
-    if (x->start_ns != y->start_ns)
-        return x->start_ns < y->start_ns ? -1 : 1;
+    if (x->launched_ns != y->launched_ns)
+        return x->launched_ns < y->launched_ns ? -1 : 1;
     return kind_order(a, b);
 }
 
 enum lk_status lk_import_add_passes_(struct trace_builder *tb)
 {
     struct passes *p = &tb->passes;
-    int64_t end = INT64_MIN;
+    int64_t end = tb->device >= 0 ? tb->begin_ns : INT64_MIN;
     size_t step = SIZE_MAX, backward = 0, forward = 0;
 
     LK_PASS(tb->device >= 0 ? gpu_passes(tb, p) : host_passes(tb, p));
@@ -138,8 +143,8 @@ enum lk_status lk_import_add_passes_(struct trace_builder *tb)
         if ((int)backward > tb->accumulation)
             tb->accumulation = (int)backward;
         x->start_ns = x->start_ns > end ? x->start_ns : end;
-        x->end_ns = x->end_ns > x->start_ns ? x->end_ns : x->start_ns;
-        end = x->end_ns;
+        x->start_ns = x->start_ns < x->end_ns ? x->start_ns : x->end_ns;
+        end = x->end_ns > end ? x->end_ns : end;
         LK_PASS(lk_import_add_span_(tb, LK_IMPORT_COMPUTE, span, x->start_ns, x->end_ns));
     }
     return LK_OK;

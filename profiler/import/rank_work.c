@@ -147,13 +147,14 @@ int64_t lk_import_done_before_(const struct trace_builder *tb, int64_t launched)
 }
 
 /*
- * Return when the first step begins. A host that runs ahead of its GPU begins it while the GPU
- * still has the step before to do, which the trace may have in part: then it begins when the GPU
- * has done what was launched before, at the latest when it does the step's own first work.
+ * Return when the first step begins: where the work launched before it ended. A host that runs
+ * ahead of its GPU begins a step while the GPU still has the one before to do, of which the trace
+ * may lack the launches: work without one counts up to the first work that the step launched.
  */
 static int64_t find_begin(const struct trace_builder *tb)
 {
     int64_t start = tb->steps.at[0].start_ns, begin = start;
+    bool own = false; /* the step has launched something that runs */
 
     for (size_t i = 0; i < tb->e->n_events && !tb->o->steps_by_gpu; i++) {
         const struct lk_import_event *x = &tb->e->events[i];
@@ -162,13 +163,11 @@ static int64_t find_begin(const struct trace_builder *tb)
         if (!lk_import_on_gpu_(x) || tb->e->lanes[x->lane].process != tb->device)
             continue;
         launch = lk_events_launch(tb->e, x);
-        if (launch && launch->start_ns >= start) {
-            begin = begin < x->start_ns ? begin : x->start_ns;
-            return begin > start ? begin : start;
-        }
-        begin = x->end_ns > begin ? x->end_ns : begin;
+        own = own || (launch && launch->start_ns >= start);
+        if ((launch ? launch->start_ns < start : !own) && x->end_ns > begin)
+            begin = x->end_ns;
     }
-    return start;
+    return begin;
 }
 
 enum lk_status lk_import_find_work_(struct trace_builder *tb)

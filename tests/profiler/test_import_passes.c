@@ -1,5 +1,6 @@
 /* Passes of a rank: what is one of them, and that many take no longer than few. */
 #include "base/array.h"
+#include "profiler/analysis/steps.h"
 #include "profiler/import/rank.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/suite.h"
@@ -97,8 +98,98 @@ START_TEST(many_passes)
 }
 END_TEST
 
+/* Add a kernel on a stream of the GPU, and its launch by the host. */
+static void launch(struct run *r, uint32_t stream, int64_t launched_ms, int64_t start_ms,
+                   int64_t end_ms)
+{
+    static uint64_t link;
+    struct lk_import_event x = {.kind = LK_EVENT_LAUNCH,
+                                .lane = r->host,
+                                .start_ns = launched_ms * MS,
+                                .end_ns = launched_ms * MS + MS / 4,
+                                .link = 1000000 + ++link};
+
+    must(lk_events_add(&r->e, &x));
+    x.kind = LK_EVENT_KERNEL;
+    x.lane = stream;
+    x.start_ns = start_ms * MS;
+    x.end_ns = end_ms * MS;
+    must(lk_events_add(&r->e, &x));
+}
+
+static void host_range(struct run *r, enum lk_event_kind kind, int64_t start_ms, int64_t end_ms)
+{
+    must(lk_events_add(&r->e, &(struct lk_import_event){.kind = (uint8_t)kind,
+                                                        .lane = r->host,
+                                                        .start_ns = start_ms * MS,
+                                                        .end_ns = end_ms * MS}));
+}
+
+/* Make steps of 100 ms on a GPU that is so many ms behind its host, with a kernel of 1 ms on a side
+ * stream at each step's launch, or without; write the windows of the steps. */
+static size_t windows(int64_t behind_ms, bool side, struct lk_step *out, size_t most)
+{
+    enum { WINDOWS = 5 };
+    const struct lk_import_rank_options o = {.source = "test", .device = -1};
+    struct lk_rank_steps s;
+    struct lk_trace t;
+    struct run r = {0};
+    uint32_t other;
+    size_t n;
+
+    must(lk_events_init(&r.e, NULL));
+    r.e.source.format = "test";
+    must(lk_events_lane(&r.e, 9, 1, false, &r.host));
+    must(lk_events_lane(&r.e, 0, 7, true, &r.stream));
+    must(lk_events_lane(&r.e, 0, 8, true, &other));
+    launch(&r, r.stream, 10, 90, 190 + behind_ms); /* of the step before */
+    for (int64_t i = 0; i < WINDOWS; i++) {
+        int64_t at = 200 + 100 * i, gpu = at + behind_ms;
+
+        host_range(&r, LK_EVENT_STEP, at, at + 100);
+        if (side)
+            launch(&r, other, at + 1, at + 1, at + 2);
+        host_range(&r, LK_EVENT_FORWARD, at + 2, at + 20);
+        launch(&r, r.stream, at + 3, gpu, gpu + 30);
+        host_range(&r, LK_EVENT_BACKWARD, at + 30, at + 60);
+        launch(&r, r.stream, at + 31, gpu + 30, gpu + 80);
+        host_range(&r, LK_EVENT_OPTIMIZER, at + 80, at + 90);
+        launch(&r, r.stream, at + 81, gpu + 82, gpu + 100);
+    }
+    lk_events_sort(&r.e);
+    must(lk_import_trace(&r.e, &o, &t));
+    must(lk_rank_steps_read(&t, &s));
+    n = s.n_steps < most ? s.n_steps : most;
+    memcpy(out, s.steps, n * sizeof *out);
+    lk_rank_steps_fini(&s);
+    lk_trace_fini(&t);
+    lk_events_fini(&r.e);
+    return n;
+}
+
+/* Windows tile, have the GPU's length however far it is behind, and a small kernel beside them
+ * changes nothing. */
+START_TEST(a_step_ends_with_the_last_work_that_it_launched)
+{
+    struct lk_step with[8], without[8];
+    size_t n = windows(_i * 20, true, with, 8);
+
+    ck_assert_uint_eq(n, 5);
+    ck_assert_uint_eq(windows(_i * 20, false, without, 8), n);
+    for (size_t k = 0; k < n; k++) {
+        ck_assert_uint_eq(with[k].end_ns, without[k].end_ns);
+        ck_assert_uint_eq(with[k].begin_ns, without[k].begin_ns);
+        if (k) {
+            ck_assert_uint_eq(with[k].begin_ns, with[k - 1].end_ns);
+            ck_assert_uint_eq(with[k].end_ns - with[k].begin_ns, 100 * MS);
+        }
+    }
+}
+END_TEST
+
 SUITE(import_passes, t)
 {
+    tcase_add_loop_test(t, a_step_ends_with_the_last_work_that_it_launched, 0, 6);
     tcase_add_test(t, a_step_has_one_optimizer);
     tcase_add_loop_test(t, many_passes, 0, 2);
 }
