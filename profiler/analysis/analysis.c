@@ -543,6 +543,7 @@ enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *
         goto out;
     }
     LK_TRY(fill_buckets(&a));
+    LK_TRY(lk_analysis_lateness_(&a));
     LK_TRY(n_refs ? lk_work_measure_(refs, n_refs, &work) : lk_work_model_(&a, &work));
     LK_TRY(lk_analysis_waterfall_(&a, &work));
     a.exposure_known = knows_exposure(run);

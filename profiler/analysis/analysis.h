@@ -12,6 +12,7 @@
  *     wire(k)      = max over r of end - begin(k)
  * The last rank to arrive is "late" by the time since the previous arrival. A lateness below the
  * sum of both clocks' uncertainties is unresolved: it is counted apart and attributed to no rank.
+ * Of the others a part is the rank's own, the rest inherited (profiler/analysis/analysis_late.c).
  * When some rank's clock was never compared, only durations count: wire(k) = min over r of end -
  * arrival, and wait(r,k) = end - arrival - wire(k).
  *
@@ -80,6 +81,7 @@ struct lk_analysis_rank {
     struct lk_analysis_launch launch;
     size_t n_late;                   /* resolved collectives at which this rank was last */
     double late_by_s;                /* mean over these */
+    double own_late_s;               /* of it its own: profiler/analysis/analysis_late.c */
     struct lk_gpu_summary gpu;       /* during the steps; n 0: not sampled */
     double gpu_max_mhz, gpu_limit_w; /* highest clock, power limit of its GPU; NaN: not known */
 };
@@ -107,8 +109,16 @@ struct lk_analysis_collective {
     size_t index; /* in the step, on every rank */
     uint64_t wire_ns;
     uint64_t late_by_ns;
+    uint64_t own_ns; /* of late_by_ns, what is the late rank's own; the rest is inherited */
     int late_rank;
     bool resolved;
+};
+
+/* Lateness of all resolved collectives, and where collectives end late. */
+struct lk_analysis_lateness {
+    double lag_s, own_s;        /* sums; own_s is part of lag_s */
+    size_t first_end, last_end; /* ranks on which they end first and last, on average */
+    double ends_apart_s;        /* between these; NaN: the clocks do not tell */
 };
 
 struct lk_analysis {
@@ -126,6 +136,7 @@ struct lk_analysis {
     struct lk_analysis_rank *ranks;     /* run->n */
     struct lk_analysis_bucket *buckets; /* by bucket */
     size_t n_buckets;
+    struct lk_analysis_lateness late;
     double first_ready; /* share of the last backward after which the first bucket is ready */
     struct lk_finding *findings; /* causes by cost, consequences behind their causes */
     size_t n_findings, findings_capacity;

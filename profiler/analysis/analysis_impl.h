@@ -32,6 +32,9 @@ enum lk_status lk_work_model_(const struct lk_analysis *a, struct lk_work *out);
  * splits in a->ranks are filled. */
 enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_work *w);
 
+/* Split the lateness of collectives into own and inherited. pre: arrivals and n_late are filled. */
+enum lk_status lk_analysis_lateness_(struct lk_analysis *a);
+
 /* Fill a->findings: causes by cost, each with its consequences under it. pre: all else in a is
  * filled. */
 enum lk_status lk_analysis_findings_(struct lk_analysis *a);
@@ -146,6 +149,7 @@ enum lk_status lk_find_shared_gpu_(struct lk_analysis *a);
 
 enum lk_status lk_find_late_rank_(struct lk_analysis *a);
 enum lk_status lk_find_stragglers_(struct lk_analysis *a);
+enum lk_status lk_find_uneven_ends_(struct lk_analysis *a);
 enum lk_status lk_find_late_node_(struct lk_analysis *a);
 enum lk_status lk_find_uneven_batches_(struct lk_analysis *a);
 

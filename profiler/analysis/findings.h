@@ -30,6 +30,7 @@
     X(LK_FINDING_CHECKPOINTS, "checkpoints")                                                       \
     X(LK_FINDING_LOGGING, "logging")                                                               \
     X(LK_FINDING_UNEVEN_BATCHES, "uneven_batches")                                                 \
+    X(LK_FINDING_UNEVEN_ENDS, "uneven_ends")                                                       \
     X(LK_FINDING_LATE_RANK, "late_rank")                                                           \
     X(LK_FINDING_STRAGGLERS, "stragglers")                                                         \
     X(LK_FINDING_ACCUMULATION, "accumulation")                                                     \

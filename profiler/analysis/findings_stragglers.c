@@ -4,6 +4,7 @@
 #include "profiler/analysis/analysis_impl.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,8 @@ static const double node_share = 0.5;
  * clocks are known to be steady, and where they are not known. */
 static const double uneven_share = 0.1, uneven_unknown_share = 0.2;
 static const double steady_clock = 0.1; /* from the lowest to the highest, of the mean */
+/* From this share on, lateness is mostly the ranks' own work, else mostly inherited. */
+static const double own_share = 0.5;
 /* So many steps show whether ranks take turns. */
 enum { STEPS_OF_TURNS = 10 };
 
@@ -45,6 +48,20 @@ static struct late find_late(const struct lk_analysis *a)
     return l;
 }
 
+/* Return the share of a rank's lateness that is its own: durations accuse, arrivals do not. */
+static double own_of(const struct lk_analysis *a, size_t rank)
+{
+    const struct lk_analysis_rank *r = &a->ranks[rank];
+
+    return r->late_by_s > 0 ? r->own_late_s / r->late_by_s : 0;
+}
+
+/* Return the same of all ranks' lateness. */
+static double own_of_all(const struct lk_analysis *a)
+{
+    return a->late.lag_s > 0 ? a->late.own_s / a->late.lag_s : 0;
+}
+
 /* Return what the ranks but the late one wait for it. */
 static double waited_s(const struct lk_analysis *a)
 {
@@ -73,16 +90,18 @@ static size_t steps_late(const struct lk_analysis *a, size_t rank, size_t *of)
     return n;
 }
 
-/* Report a rank that is last at more than its share of the resolved collectives. */
+/* Report a rank that is last at more than its share of the resolved collectives, mostly by its own
+ * work. */
 enum lk_status lk_find_late_rank_(struct lk_analysis *a)
 {
     const struct late l = find_late(a);
     size_t steps, of;
 
-    if (!l.resolved || !l.one || a->losses_s[LK_LOSS_STRAGGLER] < LK_FINDING_LOSS_SHARE * a->step_s)
+    if (!l.resolved || !l.one || own_of(a, l.rank) < own_share ||
+        a->losses_s[LK_LOSS_STRAGGLER] < LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
     steps = steps_late(a, l.rank, &of);
-    return lk_finding_add_(a, LK_FINDING_LATE_RANK, (int)l.rank, waited_s(a),
+    return lk_finding_add_(a, LK_FINDING_LATE_RANK, (int)l.rank, waited_s(a) * own_of(a, l.rank),
                            "late rank: rank %d is the last%s at %.0f %% of the collectives, by %s "
                            "on average (%sin %zu "
                            "of %zu step%s)",
@@ -99,15 +118,37 @@ enum lk_status lk_find_late_rank_(struct lk_analysis *a)
 enum lk_status lk_find_stragglers_(struct lk_analysis *a)
 {
     const struct late l = find_late(a);
-    double cost = a->losses_s[LK_LOSS_STRAGGLER];
+    double cost = a->losses_s[LK_LOSS_STRAGGLER] * own_of_all(a);
 
-    if (!l.resolved || l.one || cost < LK_FINDING_LOSS_SHARE * a->step_s)
+    if (!l.resolved || l.one || own_of_all(a) < own_share ||
+        cost < LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
     return lk_finding_add_(
         a, LK_FINDING_STRAGGLERS, -1, cost,
         "stragglers: ranks wait %s a step for the last to arrive, and it is not always the same "
         "rank",
         lk_time_text_(cost).buf);
+}
+
+/* Report lateness that no rank's own work explains: collectives end later on some ranks, which then
+ * arrive late at the next. Which link makes them so is not recorded. */
+enum lk_status lk_find_uneven_ends_(struct lk_analysis *a)
+{
+    double inherited = 1 - own_of_all(a), cost = a->losses_s[LK_LOSS_STRAGGLER] * inherited;
+    const struct lk_analysis_lateness *l = &a->late;
+    char ends[128] = "";
+
+    if (!(l->lag_s > 0) || inherited <= 1 - own_share || cost < LK_FINDING_LOSS_SHARE * a->step_s)
+        return LK_OK;
+    if (l->ends_apart_s > 0)
+        snprintf(ends, sizeof ends, "; they end %s later on rank %d than on rank %d",
+                 lk_time_text_(l->ends_apart_s).buf, lk_run_rank(a->run, l->last_end),
+                 lk_run_rank(a->run, l->first_end));
+    return lk_finding_add_(a, LK_FINDING_UNEVEN_ENDS, -1, cost,
+                           "collectives end unevenly: %.0f %% of the ranks' lateness is inherited "
+                           "from where the collective before ended, and no rank's own work "
+                           "explains it%s: some link is slow, and which is not recorded",
+                           100 * inherited, ends);
 }
 
 /* ---- A node ---- */

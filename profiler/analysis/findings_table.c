@@ -110,6 +110,10 @@ static const struct row {
     [LK_FINDING_UNEVEN_BATCHES] = {lk_find_uneven_batches_, 0,
                                    "make batches alike: put samples of like length together "
                                    "(bucketing by length), or pack them to one length"},
+    [LK_FINDING_UNEVEN_ENDS] =
+        {lk_find_uneven_ends_, 0,
+         "measure the links: nccl-tests' sendrecv, or lockstep calibrate, on "
+         "two hosts at a time"},
     [LK_FINDING_LATE_RANK] = {lk_find_late_rank_,
                               IS(LATE_NODE) | IS(GPU_CLOCK) | IS(SLOW_RANK) | IS(RANK_INPUT) |
                                   IS(RANK_LAUNCH) | IS(CHECKPOINTS),

@@ -115,6 +115,49 @@ START_TEST(causes_stand_over_consequences)
 }
 END_TEST
 
+/* ---- Who is to blame ---- */
+
+static struct step_model planted(enum lk_finding_id fault, int rank, double lost_s)
+{
+    struct step_model m = step_model_default((struct step_model){.ranks = 4});
+
+    if (fault == LK_FINDING_SLOW_RANK)
+        m.slow[rank] = lost_s / (m.forward_s + m.backward_s);
+    if (fault == LK_FINDING_RANK_INPUT)
+        m.extra_input_s[rank] = lost_s;
+    if (fault == LK_FINDING_UNEVEN_ENDS)
+        m.end_late_s[rank] = lost_s;
+    return m;
+}
+
+/* Each fault, on each rank, of a few sizes: it is named, with its rank, and nobody else is. Behind
+ * a slow link, whose end comes late on a rank, no rank is. */
+START_TEST(a_planted_fault_names_its_rank_and_nobody_else)
+{
+    static const enum lk_finding_id faults[] = {LK_FINDING_SLOW_RANK, LK_FINDING_RANK_INPUT,
+                                                LK_FINDING_UNEVEN_ENDS};
+    static const double lost_s[] = {1.5e-3, 3e-3, 8e-3};
+    const enum lk_finding_id fault = faults[_i % 3];
+    const int rank = _i / 3 % 4;
+    const struct step_model m = planted(fault, rank, lost_s[_i / 12]);
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    analyze_model(&m, &run, &a);
+    ck_assert_ptr_nonnull(find(&a, fault));
+    for (size_t i = 0; i < a.n_findings; i++) {
+        const struct lk_finding *f = &a.findings[i];
+
+        ck_assert_msg(f->rank < 0 || (fault != LK_FINDING_UNEVEN_ENDS && f->rank == rank),
+                      "rank %d has fault %d, and is told: %s", rank, (int)fault, f->text);
+    }
+    ck_assert_double_le(a.late.own_s, a.late.lag_s);
+    for (size_t i = 0; i < a.n_collectives; i++)
+        ck_assert_uint_le(a.collectives[i].own_ns, a.collectives[i].late_by_ns);
+    fini(&a, &run);
+}
+END_TEST
+
 /* ---- What makes a run worthless ---- */
 
 /* Ranks 0 and 2 have the same losses in all steps, in all but one, no loss in one, always the same
@@ -430,5 +473,6 @@ SUITE(findings, t)
     tcase_add_loop_test(t, uneven_batches, 0, 4);
     tcase_add_loop_test(t, duplicated_shards, 0, 4);
     tcase_add_loop_test(t, shared_gpus, 0, 4);
+    tcase_add_loop_test(t, a_planted_fault_names_its_rank_and_nobody_else, 0, 36);
     tcase_add_loop_test(t, causes_stand_over_consequences, 0, 8);
 }

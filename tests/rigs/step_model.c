@@ -169,7 +169,7 @@ static enum lk_status backward(struct sim *s, uint32_t step, int micro_batch, bo
                                          .index = STEP_MODEL_TENSORS - 1 - i},
                         r->at, r->at));
             r->ready[known] = r->at;
-            r->due[known] = known ? fmax(r->at, s->end[known - 1]) : r->at;
+            r->due[known] = known ? fmax(r->at, s->end[known - 1] + m->end_late_s[k]) : r->at;
             r->arrival[known] = r->due[known] + m->launch_s[k];
         }
         if (!sync || (i + 1) % per_bucket)
@@ -203,7 +203,7 @@ static enum lk_status kernel(struct sim *s, int k, uint32_t step, int b)
                                  .step = step,
                                  .index = b,
                                  .ready_ns = local_ns(s, k, called)},
-                r->arrival[b], s->end[b]);
+                r->arrival[b], s->end[b] + s->m->end_late_s[k]);
 }
 
 /* Write the collectives' spans, and sum the exposed wait and wire after the backward. */
@@ -216,7 +216,8 @@ static enum lk_status transfers(struct sim *s, uint32_t step)
         for (int k = 0; k < s->m->ranks; k++) {
             struct rank *r = &s->ranks[k];
             double wait = fmax(0, s->begin[b] - fmax(r->arrival[b], r->end));
-            double wire = fmax(0, s->end[b] - fmax(s->begin[b], r->end));
+            double end = s->end[b] + s->m->end_late_s[k];
+            double wire = fmax(0, end - fmax(s->begin[b], r->end));
             double launch = fmax(0, r->arrival[b] - fmax(r->due[b], r->end));
 
             LK_TRY(emit(s, k, COMM,
@@ -226,7 +227,7 @@ static enum lk_status transfers(struct sim *s, uint32_t step)
                                          .seq = s->seq + (uint32_t)b,
                                          .ready_ns = local_ns(s, k, r->ready[b]),
                                          .bytes = bytes_of(s->m, b)},
-                        r->due[b], s->end[b]));
+                        r->due[b], end));
             LK_TRY(kernel(s, k, step, b));
             if (!steady(s, step))
                 continue;
@@ -278,7 +279,7 @@ static enum lk_status micro_batch(struct sim *s, uint32_t step, int i, bool sync
         struct rank *r = &s->ranks[k];
 
         count_compute(s, step, k, r->forward - r->start);
-        r->start = sync ? fmax(r->end, s->end[m->buckets - 1]) : r->end;
+        r->start = sync ? fmax(r->end, s->end[m->buckets - 1] + m->end_late_s[k]) : r->end;
     }
 out:
     return st;

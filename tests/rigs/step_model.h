@@ -30,9 +30,10 @@ struct step_model {
     double slow[STEP_MODEL_RANKS_MAX]; /* slowdown of each rank by itself */
     double extra_input_s[STEP_MODEL_RANKS_MAX];
     double extra_optimizer_s;
-    double launch_s[STEP_MODEL_RANKS_MAX]; /* from when a collective is due to its kernel's start;
-                                              any: kernels are recorded */
-    double transient;                      /* relative sd of a micro-batch's compute */
+    double launch_s[STEP_MODEL_RANKS_MAX];   /* from when a collective is due to its kernel's start;
+                                                any: kernels are recorded */
+    double end_late_s[STEP_MODEL_RANKS_MAX]; /* how much later a collective ends on a rank */
+    double transient;                        /* relative sd of a micro-batch's compute */
     int64_t clock_offset_ns[STEP_MODEL_RANKS_MAX]; /* common clock = local + offset */
     uint64_t clock_uncertainty_ns;                 /* for ranks above 0 */
     uint64_t seed;
