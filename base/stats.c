@@ -318,3 +318,13 @@ double lk_stats_student_t(double level, size_t df)
     }
     return (lo + hi) / 2;
 }
+
+double lk_stats_binomial_tail(size_t k, size_t n, double p)
+{
+    double sum = 0;
+
+    for (; k <= n; k++)
+        sum += exp(lgamma((double)n + 1) - lgamma((double)k + 1) - lgamma((double)(n - k) + 1) +
+                   (double)k * log(p) + (double)(n - k) * log1p(-p));
+    return fmin(1, sum);
+}

@@ -109,4 +109,7 @@ double lk_stats_normal_quantile(double p);
  * 1e-8. df 0 gives infinity. */
 double lk_stats_student_t(double level, size_t df);
 
+/* Return the probability of at least k successes in n trials of probability p each, 0 < p < 1. */
+double lk_stats_binomial_tail(size_t k, size_t n, double p);
+
 #endif

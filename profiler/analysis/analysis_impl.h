@@ -114,6 +114,7 @@ static inline size_t lk_step_index_(const struct lk_run *run, uint32_t step)
 #define LK_FINDING_LOSS_SHARE    0.03 /* a row of the waterfall */
 #define LK_FINDING_EXPOSED_SHARE 0.05 /* exposed communication */
 #define LK_FINDING_HOST_SHARE    0.01 /* what the job's own lines cause */
+#define LK_FINDING_CHANCE        0.01 /* what equal ranks do with this probability accuses none */
 /* With fewer samples a mean is meaningless. */
 enum { LK_FINDING_FEW = 3 };
 
@@ -137,6 +138,12 @@ struct lk_time_text {
     char buf[32];
 };
 struct lk_time_text lk_time_text_(double s);
+
+/* "rank 2", with its host where the run has several: "rank 2 (node2)". */
+struct lk_rank_text {
+    char buf[96];
+};
+struct lk_rank_text lk_rank_text_(const struct lk_analysis *a, size_t rank);
 /* Return a time of the step in percent of it. */
 double lk_percent_of_step_(const struct lk_analysis *a, double s);
 

@@ -41,6 +41,7 @@ static double since(uint64_t from, uint64_t to)
 /* X(name, heading, dimension, digits, value): see base/table.h. */
 #define RANKS(X)                                                                                   \
     X("rank",        "rank",           LK_DIM_NONE, -1, lk_run_rank(a->run, k))                                 \
+    X("host", "host", LK_DIM_NONE, LK_TABLE_DATA, a->run->traces[k].info.host) \
     X("step_s",      "step",           LK_DIM_TIME, 0,  r->step_s)                                 \
     X("compute_s",   "compute",        LK_DIM_TIME, 0,                                             \
       lk_run_periods(a->run) ? own(a, r->split.s[LK_PART_FORWARD]) : NAN)                          \
@@ -87,6 +88,7 @@ static double since(uint64_t from, uint64_t to)
       ranks > 1 ? wait(a, (double)b->n_unresolved / n) : NAN)
 #define STRAGGLERS(X)                                                                              \
     X("rank",       "rank",                 LK_DIM_NONE, -1, lk_run_rank(a->run, k))                            \
+    X("host", "host", LK_DIM_NONE, LK_TABLE_DATA, a->run->traces[k].info.host) \
     X("late_n",     "times last",           LK_DIM_NONE, -1, wait(a, (double)r->n_late))                    \
     X("late_share", "share of collectives", LK_DIM_NONE, 3,                                        \
       a->n_collectives ? wait(a, (double)r->n_late / (double)a->n_collectives) : NAN)                             \
@@ -99,6 +101,7 @@ static double since(uint64_t from, uint64_t to)
       clock_ns < LK_CLOCK_UNKNOWN_NS ? lk_ns_to_s_(clock_ns) : NAN)
 #define GPUS(X)                                                                                    \
     X("rank",             "rank",       LK_DIM_NONE,  -1, lk_run_rank(a->run, k))                               \
+    X("host", "host", LK_DIM_NONE, LK_TABLE_DATA, a->run->traces[k].info.host) \
     X("sm_clock_mhz",     "clock MHz",  LK_DIM_NONE,  0,  g->quantity[LK_GPU_SM_CLOCK_MHZ].mean)   \
     X("sm_clock_min_mhz", "least",      LK_DIM_NONE,  0,  g->quantity[LK_GPU_SM_CLOCK_MHZ].min)    \
     X("sm_clock_max_mhz", "most",       LK_DIM_NONE,  0,  g->quantity[LK_GPU_SM_CLOCK_MHZ].max)    \

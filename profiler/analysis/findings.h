@@ -68,7 +68,8 @@ struct lk_finding {
     char *text;       /* the evidence; owned */
     const char *next; /* what to do; static storage. NULL: its cause says it, or there is nothing */
     int rank;         /* index of the run's rank that it is about; -1: all of them */
-    const char *host; /* its ranks are what it is about; the run's. NULL: not of one host */
+    const char *host; /* of the rank, or whose ranks it is about; the run's. NULL: not of one host,
+                         or all ranks are on it */
     int cause;        /* index of the finding that causes it, which stands before it; -1: none */
     int depth;        /* number of causes above it */
 };

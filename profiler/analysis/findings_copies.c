@@ -119,7 +119,7 @@ enum lk_status lk_find_checkpoints_(struct lk_analysis *a)
 {
     uint64_t parameters = parameter_bytes(lk_run_about(a->run));
     struct checkpoints c = {0};
-    char bytes[32], who[48];
+    char bytes[32], who[128];
 
     if (!parameters)
         return LK_OK;
@@ -127,7 +127,7 @@ enum lk_status lk_find_checkpoints_(struct lk_analysis *a)
     if (!c.steps || c.copying_s < LK_FINDING_HOST_SHARE * a->step_s)
         return LK_OK;
     if (c.ranks == 1)
-        (void)snprintf(who, sizeof who, "rank %d copies", lk_run_rank(a->run, c.rank));
+        (void)snprintf(who, sizeof who, "%s copies", lk_rank_text_(a, c.rank).buf);
     else
         (void)snprintf(who, sizeof who, "%zu of %zu ranks copy", c.ranks, a->run->n);
     return lk_finding_add_(

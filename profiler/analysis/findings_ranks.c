@@ -62,8 +62,8 @@ enum lk_status lk_find_gpu_clock_(struct lk_analysis *a)
                            100 * a->ranks[k].gpu.throttled, why);
         LK_PASS(lk_finding_add_(
             a, LK_FINDING_GPU_CLOCK, (int)k, compute_s(a, k) * (1 - own / others),
-            "GPU clock: rank %d: its GPU runs at %.0f MHz, %.0f %% below the others' %.0f MHz%s",
-            lk_run_rank(a->run, k), own, 100 * (1 - own / others), others, throttled));
+            "GPU clock: %s: its GPU runs at %.0f MHz, %.0f %% below the others' %.0f MHz%s",
+            lk_rank_text_(a, k).buf, own, 100 * (1 - own / others), others, throttled));
     }
     return LK_OK;
 }
@@ -88,8 +88,8 @@ enum lk_status lk_find_throttled_(struct lk_analysis *a)
     lk_gpu_summary_text(&a->ranks[worst].gpu, text);
     return lk_finding_add_(
         a, LK_FINDING_THROTTLED, (int)worst, NAN,
-        "throttled: %zu of %zu GPUs do not hold their clock; most that of rank %d: %s", n, sampled,
-        lk_run_rank(a->run, worst), text);
+        "throttled: %zu of %zu GPUs do not hold their clock; most that of %s: %s", n, sampled,
+        lk_rank_text_(a, worst).buf, text);
 }
 
 /* ---- What one rank does more than the others ---- */
@@ -109,55 +109,127 @@ static int own_order(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-/*
- * Report the ranks that lose more by a row of the waterfall than the lower median of the ranks, by
- * a share of the step. text: how a rank's number and the time are put.
- */
-__attribute__((format(printf, 4, 0))) static enum lk_status
-find_own(struct lk_analysis *a, enum lk_finding_id id, enum lk_loss loss, const char *text)
+/* Ranks that are looked at, with the steps in which each is above the others. */
+struct suspects {
+    struct own own[RANKS_TOLD];
+    size_t above[RANKS_TOLD];
+    size_t n, n_steps;
+};
+
+static int number_order(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Count the steps in which each suspect's part of the step is above the ranks' lower median. parts:
+ * a bit for each of enum lk_part. */
+static enum lk_status count_steps(const struct lk_analysis *a, unsigned parts, struct suspects *x)
+{
+    size_t n = a->run->n;
+    double *at = NULL, *sorted = NULL, median;
+    enum lk_status st = LK_OK;
+
+    x->n_steps = a->run->n_steps;
+    LK_TRY(lk_alloc(&at, n, sizeof *at));
+    LK_TRY(lk_alloc(&sorted, n, sizeof *sorted));
+    for (size_t i = 0; i < a->run->n_steps; i++) {
+        for (size_t k = 0; k < n; k++) {
+            const struct lk_rank_steps *r = &a->run->ranks[k];
+            struct lk_step_split split;
+
+            lk_step_split(r, lk_rank_step(r, a->run->steps[i]), NULL, &split);
+            at[k] = 0;
+            for (int part = 0; part < LK_PART_COUNT; part++)
+                at[k] += parts >> part & 1 ? split.s[part] : 0;
+            sorted[k] = at[k];
+        }
+        qsort(sorted, n, sizeof *sorted, number_order);
+        median = sorted[(n - 1) / 2];
+        for (size_t k = 0; k < x->n; k++)
+            x->above[k] += at[x->own[k].rank] > median;
+    }
+out:
+    free(at);
+    free(sorted);
+    return st;
+}
+
+/* Return true if it happens in too many steps for chance, by the sign test over all ranks; few
+ * steps tell when it is all of them. */
+static bool is_persistent(const struct suspects *x, size_t k, size_t ranks)
+{
+    return x->above[k] == x->n_steps ||
+           (double)ranks * lk_stats_binomial_tail(x->above[k], x->n_steps, 0.5) < LK_FINDING_CHANCE;
+}
+
+/* List the ranks that lose more by a row of the waterfall than the ranks' lower median, by a share
+ * of the step; the worst ones. */
+static enum lk_status find_suspects(const struct lk_analysis *a, enum lk_loss loss,
+                                    struct suspects *out)
 {
     struct own *own = NULL;
     double common;
 
+    *out = (struct suspects){.n = 0};
     LK_PASS(lk_alloc(&own, a->run->n, sizeof *own));
     for (size_t k = 0; k < a->run->n; k++)
         own[k] = (struct own){a->ranks[k].losses_s[loss], k};
     qsort(own, a->run->n, sizeof *own, own_order);
     common = loss == LK_LOSS_SLOW_RANK ? 0 : own[a->run->n / 2].s;
-    for (size_t i = 0; i < a->run->n && i < RANKS_TOLD; i++) {
-        double more = own[i].s - common;
-        enum lk_status st;
-
-        if (more < LK_FINDING_LOSS_SHARE * a->step_s)
-            break;
-        st = lk_finding_add_(a, id, (int)own[i].rank, more, text, lk_run_rank(a->run, own[i].rank),
-                             lk_time_text_(more).buf);
-        if (st != LK_OK) {
-            free(own);
-            return st;
-        }
+    while (out->n < a->run->n && out->n < RANKS_TOLD &&
+           own[out->n].s - common >= LK_FINDING_LOSS_SHARE * a->step_s) {
+        out->own[out->n] = own[out->n];
+        out->own[out->n].s -= common;
+        out->n++;
     }
     free(own);
+    return LK_OK;
+}
+
+/* Report the suspects that are above the others in too many steps for chance. text: how a rank and
+ * the time are put; what follows says in how many steps. */
+__attribute__((format(printf, 5, 0))) static enum lk_status
+find_own(struct lk_analysis *a, enum lk_finding_id id, enum lk_loss loss, unsigned parts,
+         const char *text)
+{
+    struct suspects x;
+    char said[256];
+
+    LK_PASS(find_suspects(a, loss, &x));
+    if (!x.n)
+        return LK_OK;
+    LK_PASS(count_steps(a, parts, &x));
+    for (size_t k = 0; k < x.n; k++) {
+        if (!is_persistent(&x, k, a->run->n))
+            continue;
+        snprintf(said, sizeof said, text, lk_rank_text_(a, x.own[k].rank).buf,
+                 lk_time_text_(x.own[k].s).buf);
+        LK_PASS(lk_finding_add_(a, id, (int)x.own[k].rank, x.own[k].s, "%s, in %zu of %zu steps",
+                                said, x.above[k], x.n_steps));
+    }
     return LK_OK;
 }
 
 enum lk_status lk_find_slow_rank_(struct lk_analysis *a)
 {
     return find_own(a, LK_FINDING_SLOW_RANK, LK_LOSS_SLOW_RANK,
-                    "slow rank: rank %d computes %s a step longer than the common pace");
+                    1U << LK_PART_FORWARD | 1U << LK_PART_BACKWARD,
+                    "slow rank: %s computes %s a step longer than the common pace");
 }
 
 enum lk_status lk_find_rank_input_(struct lk_analysis *a)
 {
-    return find_own(a, LK_FINDING_RANK_INPUT, LK_LOSS_INPUT,
-                    "late input: rank %d waits %s a step longer for its batches than the others");
+    return find_own(a, LK_FINDING_RANK_INPUT, LK_LOSS_INPUT, 1U << LK_PART_INPUT,
+                    "late input: %s waits %s a step longer for its batches than the others");
 }
 
 enum lk_status lk_find_rank_launch_(struct lk_analysis *a)
 {
-    return find_own(a, LK_FINDING_RANK_LAUNCH, LK_LOSS_LAUNCH,
-                    "late launches of a rank: rank %d's NCCL kernels start late, %s a step more "
-                    "than the others'");
+    return find_own(a, LK_FINDING_RANK_LAUNCH, LK_LOSS_LAUNCH, 1U << LK_PART_LAUNCH,
+                    "late launches of a rank: NCCL's kernels of %s start late, %s a step more than "
+                    "the others'");
 }
 
 /* ---- What is known of the ranks ---- */

@@ -45,14 +45,13 @@ enum lk_status lk_find_truncated_(struct lk_analysis *a)
 
         if (t->truncated && lk_run_info_value(&t->info, LK_IMPORT_CONFIG_KEY))
             LK_PASS(lk_finding_add_(a, LK_FINDING_TRUNCATED, (int)k, NAN,
-                                    "truncated: the file of rank %d ends too early; it was read "
+                                    "truncated: the file of %s ends too early; it was read "
                                     "up to there",
-                                    lk_run_rank(a->run, k)));
+                                    lk_rank_text_(a, k).buf));
         else if (t->truncated)
-            LK_PASS(lk_finding_add_(a, LK_FINDING_TRUNCATED, (int)k, NAN,
-                                    "truncated: rank %d did not end by itself%s%s",
-                                    lk_run_rank(a->run, k), t->failure ? ": " : "",
-                                    t->failure ? t->failure : ""));
+            LK_PASS(lk_finding_add_(
+                a, LK_FINDING_TRUNCATED, (int)k, NAN, "truncated: %s did not end by itself%s%s",
+                lk_rank_text_(a, k).buf, t->failure ? ": " : "", t->failure ? t->failure : ""));
     }
     return LK_OK;
 }

@@ -101,11 +101,15 @@ enum lk_status lk_find_late_rank_(struct lk_analysis *a)
         a->losses_s[LK_LOSS_STRAGGLER] < LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
     steps = steps_late(a, l.rank, &of);
+    if (steps < of &&
+        (double)a->run->n * lk_stats_binomial_tail(steps, of, 1 / (double)a->run->n) >=
+            LK_FINDING_CHANCE)
+        return LK_OK;
     return lk_finding_add_(a, LK_FINDING_LATE_RANK, (int)l.rank, waited_s(a) * own_of(a, l.rank),
-                           "late rank: rank %d is the last%s at %.0f %% of the collectives, by %s "
+                           "late rank: %s is the last%s at %.0f %% of the collectives, by %s "
                            "on average (%sin %zu "
                            "of %zu step%s)",
-                           lk_run_rank(a->run, l.rank),
+                           lk_rank_text_(a, l.rank).buf,
                            (int)a->run->n < lk_run_world_size(a->run) ? " of those here" : "",
                            100 * (double)a->ranks[l.rank].n_late / (double)l.resolved,
                            lk_time_text_(a->ranks[l.rank].late_by_s).buf,
@@ -136,14 +140,14 @@ enum lk_status lk_find_uneven_ends_(struct lk_analysis *a)
 {
     double inherited = 1 - own_of_all(a), cost = a->losses_s[LK_LOSS_STRAGGLER] * inherited;
     const struct lk_analysis_lateness *l = &a->late;
-    char ends[128] = "";
+    char ends[256] = "";
 
     if (!(l->lag_s > 0) || inherited <= 1 - own_share || cost < LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
     if (l->ends_apart_s > 0)
-        snprintf(ends, sizeof ends, "; they end %s later on rank %d than on rank %d",
-                 lk_time_text_(l->ends_apart_s).buf, lk_run_rank(a->run, l->last_end),
-                 lk_run_rank(a->run, l->first_end));
+        snprintf(ends, sizeof ends, "; they end %s later on %s than on %s",
+                 lk_time_text_(l->ends_apart_s).buf, lk_rank_text_(a, l->last_end).buf,
+                 lk_rank_text_(a, l->first_end).buf);
     return lk_finding_add_(a, LK_FINDING_UNEVEN_ENDS, -1, cost,
                            "collectives end unevenly: %.0f %% of the ranks' lateness is inherited "
                            "from where the collective before ended, and no rank's own work "

@@ -180,6 +180,29 @@ struct lk_time_text lk_time_text_(double s)
     return t;
 }
 
+/* Return the host of a rank where the run has several, else NULL. */
+static const char *host_of(const struct lk_run *run, size_t rank)
+{
+    const char *host = run->traces[rank].info.host;
+
+    for (size_t k = 0; k < run->n && strcmp(host, LK_HOST_UNKNOWN) != 0; k++)
+        if (strcmp(host, run->traces[k].info.host) != 0)
+            return host;
+    return NULL;
+}
+
+struct lk_rank_text lk_rank_text_(const struct lk_analysis *a, size_t rank)
+{
+    const char *host = host_of(a->run, rank);
+    struct lk_rank_text t;
+
+    if (host)
+        snprintf(t.buf, sizeof t.buf, "rank %d (%s)", lk_run_rank(a->run, rank), host);
+    else
+        snprintf(t.buf, sizeof t.buf, "rank %d", lk_run_rank(a->run, rank));
+    return t;
+}
+
 double lk_percent_of_step_(const struct lk_analysis *a, double s)
 {
     return a->step_s > 0 ? 100 * s / a->step_s : 0;
@@ -196,8 +219,13 @@ enum lk_status lk_finding_add_(struct lk_analysis *a, enum lk_finding_id id, int
     va_end(ap);
     LK_PASS(
         lk_array_grow(&a->findings, &a->findings_capacity, a->n_findings + 1, sizeof *a->findings));
-    a->findings[a->n_findings] = (struct lk_finding){
-        .id = id, .cost_s = cost_s, .next = rows[id].next, .rank = rank, .cause = -1};
+    a->findings[a->n_findings] =
+        (struct lk_finding){.id = id,
+                            .cost_s = cost_s,
+                            .next = rows[id].next,
+                            .rank = rank,
+                            .host = rank < 0 ? NULL : host_of(a->run, (size_t)rank),
+                            .cause = -1};
     LK_PASS(lk_strdup(&a->findings[a->n_findings].text, text));
     a->n_findings++;
     return LK_OK;

@@ -158,6 +158,54 @@ START_TEST(a_planted_fault_names_its_rank_and_nobody_else)
 }
 END_TEST
 
+/* Where ranks are on several hosts, a rank is named with its own, and tables have it. */
+START_TEST(hosts_are_named)
+{
+    const struct step_model m = planted(LK_FINDING_SLOW_RANK, 2, 3e-3);
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+    struct lk_table *t = NULL;
+
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < m.ranks; k++) {
+        free(traces[k].info.host);
+        must(lk_asprintf(&traces[k].info.host, "node%d", _i ? 0 : k));
+    }
+    analyze_traces(traces, m.ranks, &run, &a);
+    assert_says(&a, LK_FINDING_SLOW_RANK,
+                _i ? "slow rank: rank 2 computes" : "slow rank: rank 2 (node2) computes");
+    ck_assert_pstr_eq(find(&a, LK_FINDING_SLOW_RANK)->host, _i ? NULL : "node2");
+    must(lk_analysis_table(&a, LK_ANALYSIS_STRAGGLERS, &t));
+    ck_assert_str_eq(lk_table_cell(t, 2, "host")->text, _i ? "node0" : "node2");
+    lk_table_destroy(t);
+    fini(&a, &run);
+}
+END_TEST
+
+/* Equal ranks whose steps vary are named in fewer than 5 of 100 runs, for each number of ranks. */
+START_TEST(equal_ranks_are_not_accused)
+{
+    int named = 0;
+
+    for (int i = 0; i < 100; i++) {
+        struct step_model m = step_model_default(
+            (struct step_model){.ranks = 2 << _i, .transient = 0.25, .seed = (uint64_t)i + 1});
+        struct lk_run run = {0};
+        struct lk_analysis a = {0};
+        bool one = false;
+
+        m.steps = m.warmup + 8 + (uint32_t)i % 17;
+        analyze_model(&m, &run, &a);
+        for (size_t k = 0; k < a.n_findings; k++)
+            one = one || a.findings[k].rank >= 0;
+        named += one;
+        fini(&a, &run);
+    }
+    ck_assert_msg(named < 5, "named in %d of 100 runs", named);
+}
+END_TEST
+
 /* ---- What makes a run worthless ---- */
 
 /* Ranks 0 and 2 have the same losses in all steps, in all but one, no loss in one, always the same
@@ -474,5 +522,7 @@ SUITE(findings, t)
     tcase_add_loop_test(t, duplicated_shards, 0, 4);
     tcase_add_loop_test(t, shared_gpus, 0, 4);
     tcase_add_loop_test(t, a_planted_fault_names_its_rank_and_nobody_else, 0, 36);
+    tcase_add_loop_test(t, hosts_are_named, 0, 2);
+    tcase_add_loop_test(t, equal_ranks_are_not_accused, 0, 3);
     tcase_add_loop_test(t, causes_stand_over_consequences, 0, 8);
 }
