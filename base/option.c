@@ -216,10 +216,16 @@ static enum lk_status set_defaults(const struct lk_option *rows, void *target)
 
 static enum lk_status fail_unknown(const struct parse *p, const char *word, size_t len)
 {
-    char name[64];
+    char name[64], now[512] = "";
     const char *near;
 
     snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name), word);
+    for (const struct lk_option *row = p->rows; row->name; row++)
+        if (row->former && !strcmp(row->former, name))
+            snprintf(now + strlen(now), sizeof now - strlen(now), "%s--%s, %s", *now ? "; or " : "",
+                     row->name, row->help);
+    if (*now)
+        return lk_fail(LK_EUSAGE, "--%s is no option any more: give %s", name, now);
     near = lk_words_nearest(name, p->names, p->n_rows);
     return lk_fail(LK_EUSAGE, "no option '--%.*s'%s%s%s", (int)len, word,
                    near ? "; did you mean '--" : "", near ? near : "", near ? "'?" : "");

@@ -29,7 +29,11 @@
 #define AXIS_ROW(axis, option, column, kind, min_, max_, text)                                     \
     OPTION(option, axes[axis], TEXT, .word = LK_AXIS_WORD_##kind, .dim = LK_AXIS_DIM_##kind,       \
            .role = AXIS_ROLE_##kind, .min = LK_AXIS_RANGED_##kind ? (min_) : 0,                    \
-           .max = LK_AXIS_RANGED_##kind ? (max_) : 0, .help = (text)),
+           .max = LK_AXIS_RANGED_##kind ? (max_) : 0,                                              \
+           .former = (axis) == LK_AXIS_NODE_BANDWIDTH || (axis) == LK_AXIS_NIC_BANDWIDTH           \
+                         ? "inter-bandwidth"                                                       \
+                         : NULL,                                                                   \
+           .help = (text)),
 
 /* Lists of values, which stay where they are; those of an axis that was not given are NULL. */
 struct axis_lists {

@@ -80,7 +80,7 @@ struct lk_cluster_device {
 struct lk_cluster_topology {
     enum lk_gpu_link gpu_link;
     int nvlink_domain; /* GPUs that NVLink joins, across nodes too (NVL72: 72); 0: of a node */
-    int nics_per_node; /* network links a node, each with inter.bandwidth; 0: one */
+    int nics_per_node; /* network cards a node, each with inter.bandwidth; 0: one */
     enum lk_network network;
     enum lk_cpu cpu;
     int nodes_per_switch;                /* nodes below one leaf switch; 0: all */
@@ -142,12 +142,14 @@ struct lk_cluster_slow {
 struct lk_cluster {
     char *base; /* NULL; while reading, the file or preset that the file inherits from */
     char *name;
-    bool preset; /* numbers from datasheets: forecasts are graded "preset" */
-    int nodes;   /* nodes that exist; 0: as many as asked for */
+    bool preset;         /* numbers from datasheets: forecasts are graded "preset" */
+    bool network_stated; /* in no file: the user said what the network's rate is */
+    int nodes;           /* nodes that exist; 0: as many as asked for */
     int gpus_per_node;
     char *gpu; /* name of the device, e.g. "cpu" */
     struct lk_cluster_device device;
-    /* intra: from one GPU to all others of its node; inter: of one NIC; both in one direction. */
+    /* intra: from one GPU to all others of its node; inter: of one network card, of which a
+     * node has topology.nics_per_node (lk_link_node_bandwidth); both in one direction. */
     struct lk_cluster_link intra, inter;
     struct lk_cluster_topology topology;
     /* Facts found out about the machine when the file was made; nothing is computed from them. */

@@ -115,8 +115,6 @@ static void constants_from_all_reduce(struct knowledge *k, const struct lk_clust
 static void set_constants(struct knowledge *of, const struct lk_cluster *c, bool with_fits,
                           struct lk_coll_shifts by)
 {
-    int nics = c->topology.nics_per_node;
-
     for (size_t i = 0; with_fits && i < c->n_fits; i++)
         constants_from_fit(&of->constants[c->fits[i].coll][c->fits[i].algo], &c->fits[i], by);
     constants_from_all_reduce(of, c);
@@ -130,7 +128,7 @@ static void set_constants(struct knowledge *of, const struct lk_cluster *c, bool
             if (algo != LK_ALGO_AUTO &&
                 lk_alpha_beta_shape((enum lk_coll)coll, (enum lk_algo)algo, 1, 2, 1, &shape)) {
                 constants_from_link(k, LK_LINK_INTRA, &c->intra, 1, by);
-                constants_from_link(k, LK_LINK_INTER, &c->inter, nics > 1 ? nics : 1, by);
+                constants_from_link(k, LK_LINK_INTER, &c->inter, lk_link_cards(c), by);
             }
             /* The error of a fit moves all costs that come from it in the same direction. */
             factor = exp(by.error * k->error);

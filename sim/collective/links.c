@@ -65,11 +65,25 @@ enum lk_status lk_link_scale(struct lk_cluster *c, enum lk_link link, enum lk_li
                        c->name, lk_link_words.names[link], what, lk_link_words.names[link], what);
     if (!is_factor)
         factor = now > 0 ? value / now : 1;
+    c->network_stated |= !is_factor && link == LK_LINK_INTER && number == LK_LINK_BANDWIDTH;
     scale(own_number(c, link, number), factor);
     for (size_t i = 0; i < c->n_fits; i++)
         if (c->fits[i].link == link)
             scale(fit_number(&c->fits[i], number), factor);
     return LK_OK;
+}
+
+int lk_link_cards(const struct lk_cluster *c)
+{
+    return c->topology.nics_per_node > 1 ? c->topology.nics_per_node : 1;
+}
+
+struct lk_quantity lk_link_node_bandwidth(const struct lk_cluster *c)
+{
+    struct lk_quantity q = c->inter.bandwidth_Bps;
+
+    scale(&q, lk_link_cards(c));
+    return q;
 }
 
 /* ---- Known to be slow ---- */
@@ -138,7 +152,7 @@ static const double ACHIEVED_SD =
 
 bool lk_link_network_assumed(const struct lk_cluster *c)
 {
-    return c->preset;
+    return c->preset && !c->network_stated;
 }
 
 double lk_link_network_draw(const struct lk_cluster *c, double nics_z, double achieved_z)
@@ -169,8 +183,7 @@ struct lk_link_rates lk_link_rates_of(const struct lk_cluster *c, bool best)
 
     return (struct lk_link_rates){
         .gpu_Bps = rate_of(&c->intra.bandwidth_Bps, best),
-        .nics_Bps =
-            rate_of(&c->inter.bandwidth_Bps, best) * (t->nics_per_node > 1 ? t->nics_per_node : 1),
+        .nics_Bps = rate_of(&c->inter.bandwidth_Bps, best) * lk_link_cards(c),
         .gpus_per_node = c->gpus_per_node,
         .nvlink_domain = t->nvlink_domain,
         .nvls = lk_nccl_has_nvls(t, c->device.compute_capability),

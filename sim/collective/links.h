@@ -26,6 +26,12 @@ enum lk_link_number { LK_LINK_BANDWIDTH, LK_LINK_LATENCY, LK_LINK_NUMBER_COUNT }
 enum lk_status lk_link_scale(struct lk_cluster *c, enum lk_link link, enum lk_link_number number,
                              double value, bool is_factor);
 
+/* Return the network cards of a node, 1 or more. Each has inter.bandwidth: a node's bandwidth is
+ * that of all, in one direction. */
+int lk_link_cards(const struct lk_cluster *c);
+/* Return the bandwidth of a node; unknown where that of a card is. Its source is borrowed. */
+struct lk_quantity lk_link_node_bandwidth(const struct lk_cluster *c);
+
 /* Return the node that an entry belongs to. */
 int lk_slow_link_node(const struct lk_cluster *c, const struct lk_cluster_slow *e);
 /*
@@ -40,7 +46,7 @@ double lk_slow_link_largest(const struct lk_cluster *c, int nodes, bool then);
  * cluster has no such points. */
 int lk_slow_link_measured_nodes(const struct lk_cluster *c, int nodes);
 
-/* Return true if the network between nodes is a preset's. */
+/* Return true if the network between nodes is a preset's, and nobody stated its rate. */
 bool lk_link_network_assumed(const struct lk_cluster *c);
 /*
  * Draw the rate between nodes over the cluster's, by two standard normal numbers: 1 unless the

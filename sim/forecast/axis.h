@@ -81,8 +81,10 @@
       "hsdp, local-sgd, diloco: ranks of a group")                                                 \
     X(LK_AXIS_PERIOD, "period", "period", COUNT, 1, 1e9,                                           \
       "local-sgd, diloco: steps from averaging to averaging")                                      \
-    X(LK_AXIS_INTER_BANDWIDTH, "inter-bandwidth", "inter_bandwidth", LINK, 1, 1e15,                \
-      "of a network link: 100Gbit/s, 400G, or x2 for twice today's")                               \
+    X(LK_AXIS_NODE_BANDWIDTH, "node-bandwidth", "node_bandwidth", LINK, 1, 1e15,                   \
+      "of a node's network cards together, one direction: 100GB/s, or x2 for twice today's")       \
+    X(LK_AXIS_NIC_BANDWIDTH, "nic-bandwidth", "nic_bandwidth", LINK, 1, 1e15,                      \
+      "of one network card, one direction: 100Gbit/s, 400G, or x2")                                \
     X(LK_AXIS_INTER_LATENCY, "inter-latency", "inter_latency", TIME, 1e-12, 60,                    \
       "of a network hop: 5us, or x0.5")                                                            \
     X(LK_AXIS_INTRA_BANDWIDTH, "intra-bandwidth", "intra_bandwidth", RATE, 1, 1e15,                \

@@ -24,7 +24,7 @@ static bool is_none(const struct lk_scaled *s)
 
 static bool changes_links(const struct lk_change *c)
 {
-    bool some = !is_none(&c->oversubscription) || c->nodes_per_switch;
+    bool some = !is_none(&c->oversubscription) || c->nodes_per_switch || !is_none(&c->node_Bps);
 
     for (int l = 0; l < LK_LINK_COUNT; l++)
         some |= !is_none(&c->bandwidth_Bps[l]) || !is_none(&c->latency_s[l]);
@@ -45,6 +45,7 @@ bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
 {
     bool same = scaled_equal(&a->oversubscription, &b->oversubscription) &&
                 scaled_equal(&a->overlap_slowdown, &b->overlap_slowdown) &&
+                scaled_equal(&a->node_Bps, &b->node_Bps) &&
                 a->nodes_per_switch == b->nodes_per_switch;
 
     for (int l = 0; l < LK_LINK_COUNT; l++)
@@ -148,6 +149,10 @@ static enum lk_status change_network(struct lk_altered *to, const struct lk_clus
         LK_PASS(lk_link_scale(&to->cluster, (enum lk_link)l, LK_LINK_LATENCY, c->latency_s[l].value,
                               c->latency_s[l].is_factor));
     }
+    LK_PASS(lk_link_scale(&to->cluster, LK_LINK_INTER, LK_LINK_BANDWIDTH,
+                          c->node_Bps.is_factor ? c->node_Bps.value
+                                                : c->node_Bps.value / lk_link_cards(&to->cluster),
+                          c->node_Bps.is_factor));
     LK_PASS(change_switches(to, c));
     if (changes_links(c) && to->cluster.n_points)
         LK_PASS(change_points(to, from));

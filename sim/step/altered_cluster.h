@@ -45,6 +45,7 @@ struct lk_slowed {
 struct lk_change {
     struct lk_scaled bandwidth_Bps[LK_LINK_COUNT]; /* by enum lk_link (facts/cluster.h): of a GPU
                                                       inside its node, of a network card */
+    struct lk_scaled node_Bps;                     /* of all network cards of a node together */
     struct lk_scaled latency_s[LK_LINK_COUNT];     /* of a hop */
     int nodes_per_switch;                          /* 0: unchanged */
     struct lk_scaled oversubscription;     /* of a leaf switch: downlink over uplink bandwidth */

@@ -1,6 +1,7 @@
 #include "sim/step/overlap.h"
 
 #include "sim/collective/coll_points.h"
+#include "sim/collective/links.h"
 #include "sim/prior.h"
 
 #include <math.h>
@@ -19,13 +20,12 @@ static double assumed_delta(const struct lk_cluster *c)
 /* Return the rate at which a node's bytes move over that of a GPU's links; 0: not known. */
 static double rate_share(const struct lk_cluster *c, int nodes)
 {
-    const struct lk_quantity *links = &c->intra.bandwidth_Bps, *nic = &c->inter.bandwidth_Bps;
-    int nics = c->topology.nics_per_node > 1 ? c->topology.nics_per_node : 1;
+    const struct lk_quantity *links = &c->intra.bandwidth_Bps, node = lk_link_node_bandwidth(c);
 
     if (nodes == 1)
         return 1;
-    return lk_quantity_known(links) && lk_quantity_known(nic)
-               ? fmin(1, nics * nic->value / links->value)
+    return lk_quantity_known(links) && lk_quantity_known(&node)
+               ? fmin(1, node.value / links->value)
                : 0;
 }
 

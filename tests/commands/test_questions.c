@@ -114,7 +114,7 @@ END_TEST
 
 /* Questions whose values are all worse than the current configuration. */
 static const char *const worse[] = {"--sharding=zero3 --inter-latency=x4", "--inter-latency=x10",
-                                    "--inter-bandwidth=x0.1,x0.2", "--bucket-cap=16KiB"};
+                                    "--nic-bandwidth=x0.1,x0.2", "--bucket-cap=16KiB"};
 
 START_TEST(a10_the_current_configuration_is_among_the_points)
 {
@@ -211,7 +211,7 @@ START_TEST(a10_a_measured_row_of_a_table_is_shown_as_measured)
 END_TEST
 
 static const char *const types[] = {"--gpus=N,N,...",           "--bucket-cap=SIZE,...",
-                                    "--no-sync=WORD,...",       "--inter-bandwidth=RATE,...",
+                                    "--no-sync=WORD,...",       "--nic-bandwidth=RATE,...",
                                     "--inter-latency=TIME,...", "--oversubscription=X,...",
                                     "--slow-rank=N:X,...",      "[1..1048576]"};
 

@@ -69,7 +69,7 @@ static const struct {
     enum lk_axis axis, with;
     const char *words, *with_word;
 } never_slower[] = {
-    {LK_AXIS_INTER_BANDWIDTH, LK_AXIS_GPUS, "x0.5,x1,x2,x4", "4"},
+    {LK_AXIS_NIC_BANDWIDTH, LK_AXIS_GPUS, "x0.5,x1,x2,x4", "4"},
     {LK_AXIS_INTER_LATENCY, LK_AXIS_GPUS, "x4,x2,x1,x0.5", "4"},
     {LK_AXIS_GRAD_DTYPE, LK_AXIS_GPUS, "own,bfloat16", "4"},
     {LK_AXIS_COMPRESSION, LK_AXIS_GPUS, "none,fp16", "4"},
@@ -140,7 +140,7 @@ START_TEST(verdicts)
 
     rig_init(&r);
     axis(&r, LK_AXIS_GPUS, "4");
-    axis(&r, LK_AXIS_INTER_BANDWIDTH, "x1,x1.001,x0.01");
+    axis(&r, LK_AXIS_NIC_BANDWIDTH, "x1,x1.001,x0.01");
     w = whatif(&r);
     p = w.forecast.points;
     ck_assert_double_eq(p[0].gain.ratio, 1);
@@ -311,9 +311,9 @@ START_TEST(values_that_are_no_values)
         {LK_AXIS_SHARDING, "zero9", "zero3"},
         {LK_AXIS_ALGORITHM, "magic", "ring"},
         {LK_AXIS_GRAD_DTYPE, "float3", "bfloat16"},
-        {LK_AXIS_INTER_BANDWIDTH, "x0", "factor"},
-        {LK_AXIS_INTER_BANDWIDTH, "xnan", "--inter-bandwidth"},
-        {LK_AXIS_INTER_BANDWIDTH, "5ms", "--inter-bandwidth"},
+        {LK_AXIS_NIC_BANDWIDTH, "x0", "factor"},
+        {LK_AXIS_NIC_BANDWIDTH, "xnan", "--nic-bandwidth"},
+        {LK_AXIS_NIC_BANDWIDTH, "5ms", "--nic-bandwidth"},
         {LK_AXIS_OVERSUBSCRIPTION, "0.5", "expected 1"},
         {LK_AXIS_PERIOD, "0", "--period"},
     };

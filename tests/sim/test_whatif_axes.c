@@ -107,11 +107,11 @@ static const struct row on_hosts[] = {
     /* Up and down six levels, each byte through every rank twice; auto is the faster of both. */
     {"gpus=64 algorithm=tree", STEP + 2 * 6 * A + 2 * M / W},
     {"gpus=64", STEP + 2 * 6 * A + 2 * M / W},
-    {"gpus=4 inter-bandwidth=x2", STEP + AR(4, M / 2)},
-    {"gpus=4 inter-bandwidth=4Gbit/s", STEP + AR(4, M * 2)},
+    {"gpus=4 nic-bandwidth=x2", STEP + AR(4, M / 2)},
+    {"gpus=4 nic-bandwidth=4Gbit/s", STEP + AR(4, M * 2)},
     {"gpus=64 inter-latency=x10 algorithm=ring", STEP + AR(64, M) + 2 * 63 * 9 * A},
     {"gpus=64 inter-latency=5us algorithm=ring", STEP + AR(64, M) - 2 * 63 * 0.9 * A},
-    {"gpus=64 inter-latency=x10 inter-bandwidth=x0.5 accumulation=2 algorithm=ring",
+    {"gpus=64 inter-latency=x10 nic-bandwidth=x0.5 accumulation=2 algorithm=ring",
      2 * (FWD + BWD) + OPT + AR(64, 2 * M) + 2 * 63 * 9 * A},
     /* The optimizer's states are shared, and so is its work. */
     {"gpus=4 sharding=zero1", FWD + BWD + OPT / 4 + 2 * RS(4, M)},
@@ -127,7 +127,7 @@ static const struct row on_hosts[] = {
     {"gpus=8 sharding=diloco period=10 shard-group=2 compression=fp16",
      STEP + AR(2, M / 2) + 16 * (M / 4) / MEM + AR(8, M) / 10},
     {"gpus=4 sharding=async", FWD + BWD + LATER(OPT / 4, RS(4, M)) + RS(4, M)},
-    {"gpus=4 grad-dtype=bfloat16 inter-bandwidth=x2 accumulation=2",
+    {"gpus=4 grad-dtype=bfloat16 nic-bandwidth=x2 accumulation=2",
      2 * (FWD + BWD) + OPT + AR(4, M / 4)},
     {"gpus=4 sharding=zero3 grad-dtype=bfloat16", FWD + BWD + OPT / 4 + 3 * RS(4, M / 2)},
 };
@@ -148,7 +148,7 @@ static const struct row on_nodes[] = {
     {"gpus=16 algorithm=ring nodes-per-switch=2 oversubscription=4", STEP + RING(16, 4, 2 * M)},
     {"gpus=16 algorithm=ring nodes-per-switch=2 oversubscription=2", STEP + RING(16, 4, M)},
     {"gpus=8 algorithm=ring nodes-per-switch=2 oversubscription=4", STEP + RING(8, 2, M)},
-    {"gpus=16 algorithm=ring nodes-per-switch=1 oversubscription=3 inter-bandwidth=x2",
+    {"gpus=16 algorithm=ring nodes-per-switch=1 oversubscription=3 nic-bandwidth=x2",
      STEP + RING(16, 4, 1.5 * M)},
     /* Four groups use each node's link at once with a quarter each. */
     {"gpus=8 sharding=hsdp", FWD + BWD + OPT / 4 + 3 * IN_RS(4, M) + AR(2, M)},
