@@ -219,6 +219,26 @@ void lk_record_fini(const struct lk_record *r, void *base)
     memset(base, 0, r->size);
 }
 
+/* ---- Quantities ---- */
+
+enum lk_status lk_record_each_quantity(const struct lk_record *r, void *base,
+                                       enum lk_status (*each)(struct lk_quantity *q, void *ctx),
+                                       void *ctx)
+{
+    for (const struct lk_member *m = r->rows; m->key; m++) {
+        void *at = field(m, base);
+
+        if (m->kind == LK_KIND_QUANTITY && lk_quantity_known(at))
+            LK_PASS(each(at, ctx));
+        else if (m->kind == LK_KIND_OBJECT || m->kind == LK_KIND_GROUP)
+            LK_PASS(lk_record_each_quantity(m->of, at, each, ctx));
+        for (size_t i = 0; m->kind == LK_KIND_LIST && i < count_of(m, base); i++)
+            LK_PASS(lk_record_each_quantity(m->of, (char *)pointer_at(at) + i * m->of->size, each,
+                                            ctx));
+    }
+    return LK_OK;
+}
+
 /* ---- Reading ---- */
 
 /* The object that is being read, its struct, and the file's struct. */

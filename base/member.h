@@ -144,6 +144,12 @@ void lk_record_write(const struct lk_record *r, struct lk_json_out *o, const cha
 /* Free what rows own and zero the struct. Safe on a zeroed struct and on one half read. */
 void lk_record_fini(const struct lk_record *r, void *base);
 
+/* Call `each` for every known quantity of the struct, in the order of the file; its failure ends
+ * the walk. */
+enum lk_status lk_record_each_quantity(const struct lk_record *r, void *base,
+                                       enum lk_status (*each)(struct lk_quantity *q, void *ctx),
+                                       void *ctx);
+
 /* Read, and write, a whole file. *out is written only on success, and freed by lk_record_fini. */
 enum lk_status lk_record_load(const struct lk_record *r, const char *path, void *out);
 enum lk_status lk_record_save(const struct lk_record *r, const char *path, const void *base);

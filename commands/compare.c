@@ -11,6 +11,7 @@
 #include "commands/common_rows.h"
 #include "commands/inputs.h"
 #include "profiler/analysis/run_compare.h"
+#include "sim/cluster_compare.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -202,7 +203,7 @@ static double fitness(const struct lk_compared *r, double bytes)
 }
 
 /* Choose the point that an answer is about: of the most GPUs, an all-reduce if there is one. NULL:
- * the side has none. */
+ * the side has none that tells something of both. */
 static const struct lk_compared *choose(const struct lk_comparison *c, char letter, double bytes)
 {
     const struct lk_compared *best = NULL;
@@ -212,13 +213,13 @@ static const struct lk_compared *choose(const struct lk_comparison *c, char lett
         const bool other_collective =
             r->bytes > 0 && strncmp(r->what, lk_coll_name(LK_ALL_REDUCE), 10) != 0;
 
-        if (r->other == letter && !r->detail && !other_collective &&
+        if (r->other == letter && !r->one_number && !other_collective &&
             (!best || r->gpus > best->gpus ||
              (r->gpus == best->gpus && fitness(r, bytes) > fitness(best, bytes))))
             best = r;
     }
     for (size_t i = 0; i < c->n && !best; i++)
-        if (c->rows[i].other == letter)
+        if (c->rows[i].other == letter && !c->rows[i].one_number)
             best = &c->rows[i];
     return best;
 }
@@ -287,7 +288,7 @@ static enum lk_status say_part(const struct lk_run_comparison *c, const struct l
 static enum lk_status say_counts(const struct lk_comparison *c, char letter, struct lk_page *page)
 {
     size_t of[LK_DIFFERENCE_COUNT] = {0}, n = 0;
-    char unknown[64] = "";
+    char unknown[64] = "", none[64] = "";
 
     for (size_t i = 0; i < c->n; i++)
         if (c->rows[i].other == letter) {
@@ -299,11 +300,14 @@ static enum lk_status say_counts(const struct lk_comparison *c, char letter, str
     if (of[LK_DIFFERENCE_UNKNOWN])
         snprintf(unknown, sizeof unknown, "; %zu %s no interval", of[LK_DIFFERENCE_UNKNOWN],
                  of[LK_DIFFERENCE_UNKNOWN] == 1 ? "has" : "have");
+    if (of[LK_DIFFERENCE_NONE])
+        snprintf(none, sizeof none, "; %zu %s the same number of one source",
+                 of[LK_DIFFERENCE_NONE], of[LK_DIFFERENCE_NONE] == 1 ? "is" : "are");
     return lk_page_say(page,
                        "Of %zu points %c is faster at %zu, slower at %zu, and within the "
-                       "noise at %zu%s.",
+                       "noise at %zu%s%s.",
                        n, letter, of[LK_DIFFERENCE_FASTER], of[LK_DIFFERENCE_SLOWER],
-                       of[LK_DIFFERENCE_NOISE], unknown);
+                       of[LK_DIFFERENCE_NOISE], unknown, none);
 }
 
 static enum lk_status say(const struct lk_run_comparison *c, enum kind kind, char letter,
@@ -312,6 +316,11 @@ static enum lk_status say(const struct lk_run_comparison *c, enum kind kind, cha
     const struct lk_compared *r = choose(&c->points, letter, BUCKET_BYTES);
     const struct lk_compared *small = choose(&c->points, letter, 1);
 
+    if (!r)
+        return lk_page_say(page,
+                           "%c has the same numbers as A, from the same sources: nothing "
+                           "here tells them apart.",
+                           letter);
     LK_PASS(say_point(r, kind, page));
     if (kind == KIND_RUN)
         LK_PASS(say_part(c, r, page));
@@ -337,22 +346,19 @@ static enum lk_status put_tables(const struct lk_run_comparison *c, enum kind ki
     const struct lk_view_column *columns = several ? view : view + 1;
     const size_t n = LK_COUNT(view) - !several;
     enum lk_status st = LK_OK;
-    struct lk_table *times = NULL, *alone = NULL, *rates = NULL, *parts = NULL;
+    struct lk_table *times = NULL, *rates = NULL, *parts = NULL;
 
-    LK_TRY(lk_compare_table(&c->points, LK_DIM_TIME, false,
+    LK_TRY(lk_compare_table(&c->points, LK_DIM_TIME,
                             several ? "Times; B is the other side" : "Times", &times));
-    LK_TRY(lk_compare_table(&c->points, LK_DIM_TIME, true, "Times of single calls", &alone));
-    LK_TRY(lk_compare_table(&c->points, LK_DIM_RATE, false,
+    LK_TRY(lk_compare_table(&c->points, LK_DIM_RATE,
                             several ? "Rates; B is the other side" : "Rates", &rates));
     if (kind == KIND_RUN)
         LK_TRY(lk_run_parts_table(c, &parts));
     LK_TRY(lk_page_table(page, "times", LK_PAGE_MAIN, columns, n, &times));
     LK_TRY(lk_page_table(page, "rates", LK_PAGE_MAIN, columns, n, &rates));
-    LK_TRY(lk_page_table(page, "alone", LK_PAGE_DETAIL, NULL, 0, &alone));
     LK_TRY(lk_page_table(page, "parts", LK_PAGE_DETAIL, NULL, 0, &parts));
 out:
     lk_table_destroy(times);
-    lk_table_destroy(alone);
     lk_table_destroy(rates);
     lk_table_destroy(parts);
     return st;
@@ -363,6 +369,8 @@ static enum lk_status put_values(const struct lk_comparison *c, struct lk_page *
     for (size_t i = 0; i < c->n; i++) {
         struct lk_compared *r = &c->rows[i];
 
+        if (r->one_number) /* a gate has nothing to judge */
+            continue;
         LK_PASS(lk_label_add(&r->labels, "other", "%c", r->other));
         LK_PASS(lk_page_value(page, "ratio", r->labels, LK_DIM_NONE, r->ratio.value));
         LK_PASS(lk_page_value(page, "ratio_lo", r->labels, LK_DIM_NONE, r->ratio.lo));
@@ -374,15 +382,21 @@ static enum lk_status put_values(const struct lk_comparison *c, struct lk_page *
 static enum lk_status put_notes(const struct sides *s, const struct lk_run_comparison *c,
                                 struct lk_page *page)
 {
+    const bool clusters = s->v[0].kind == KIND_CLUSTER;
     bool single = false;
 
     for (int i = 0; i < s->n; i++)
         LK_PASS(lk_page_note(page, "%c: %s", 'A' + i, s->v[i].name));
     if (c->points.only_a || c->points.only_b)
         LK_PASS(lk_page_note(page,
-                             "not compared, since the other side lacks them: %zu points of "
+                             "not compared, since the other side lacks them%s: %zu points of "
                              "A, %zu of the others",
-                             c->points.only_a, c->points.only_b));
+                             clusters ? " and cannot predict them" : "", c->points.only_a,
+                             c->points.only_b));
+    if (clusters)
+        LK_PASS(lk_page_note(page, "times of collectives are what each side predicts at the sizes "
+                                   "and GPUs that either was measured with; a node's bandwidth is "
+                                   "that of all its network cards"));
     for (size_t i = 0; s->v[0].kind == KIND_RUN && i < c->points.n; i++)
         single |= c->pairs[i].n_a < 2 || c->pairs[i].n_b < 2;
     if (single)
@@ -397,16 +411,33 @@ static enum lk_status put_notes(const struct sides *s, const struct lk_run_compa
 
 /* ---- Running ---- */
 
+/* Fail where a gate would judge a side by numbers that it took over from the other. */
+static enum lk_status check_gate(const struct options *o, const struct sides *s,
+                                 const struct lk_comparison *c)
+{
+    for (int i = 1; i < s->n; i++) {
+        const bool judged = o->gate.fail_below > 0 || o->gate.fail_if;
+
+        if (judged && !choose(c, (char)('A' + i), BUCKET_BYTES))
+            return lk_fail(LK_EEVIDENCE,
+                           "%s has no number of its own beside %s: all %zu that both have are of "
+                           "the same sources, so a condition on their ratio would judge nothing. "
+                           "Measure it (lockstep calibrate, or import of its collectives)",
+                           s->v[i].name, s->v[0].name, lk_compare_count(c, LK_DIFFERENCE_NONE));
+    }
+    return LK_OK;
+}
+
 static enum lk_status run(void *options, const char **names, int n, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
     struct sides sides = {0};
     struct lk_run_comparison c = {0};
 
-    (void)options;
     LK_TRY(read_sides(names, n, &sides));
     for (int i = 1; i < sides.n; i++)
         LK_TRY(compare(&sides.v[0], &sides.v[i], (char)('A' + i), &c));
+    LK_TRY(check_gate(options, &sides, &c.points));
     for (int i = 1; i < sides.n; i++)
         LK_TRY(say(&c, sides.v[0].kind, (char)('A' + i), page));
     LK_TRY(put_tables(&c, sides.v[0].kind, sides.n > 2, page));
@@ -427,6 +458,6 @@ const struct lk_command lk_command_compare = {
     .operands_max = SIDES_MAX,
     .no_operand = "which two? e.g. lockstep compare before/ after/",
     .main_value = "ratio",
-    .tables = TABLES("times", "rates", "alone", "parts"),
+    .tables = TABLES("times", "rates", "parts"),
     .run = run,
 };

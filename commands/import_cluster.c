@@ -2,14 +2,17 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/stats.h"
 #include "commands/cluster_answer.h"
 #include "commands/import_impl.h"
 #include "commands/inputs.h"
 #include "facts/bounds.h"
+#include "facts/preset.h"
 #include "profiler/import/bench_log.h"
 #include "profiler/import/format.h"
 #include "profiler/import/import_files.h"
 #include "profiler/import/nccl_inspector.h"
+#include "sim/cluster_compare.h"
 #include "sim/collective/alpha_beta_fit.h"
 
 #include <math.h>
@@ -119,6 +122,83 @@ static enum lk_status read_files(const struct import_options *o, const char **fi
                      "broadcast",
                      n ? files[0] : o->csv);
 out:
+    return st;
+}
+
+/* ---- The base ---- */
+
+/* Write the name of the base before a source. */
+static enum lk_status mark(struct lk_quantity *q, void *base)
+{
+    char *source;
+
+    LK_PASS(lk_asprintf(&source, "%s: %s", (const char *)base, q->source));
+    free(q->source);
+    q->source = source;
+    return LK_OK;
+}
+
+/* Read the base into both; the numbers of the second bear its name before their source. */
+static enum lk_status read_base(const char *name, struct lk_cluster *base, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(lk_preset_find(NULL, name, &path));
+    LK_TRY(lk_cluster_read(path, base));
+    LK_TRY(find_cluster(name, c));
+    LK_TRY(lk_record_each_quantity(&lk_cluster_record, c, mark, base->name));
+out:
+    free(path);
+    return st;
+}
+
+/* Write "as long as dgx-a100 expects", "20 times as long as ...". */
+static void times_as_long(double ratio, const char *base, char *buf, size_t size)
+{
+    static const double ALIKE = 0.1;
+    char times[32] = "";
+
+    if (fabs(ratio - 1) > ALIKE)
+        snprintf(times, sizeof times, "%.3g times ", ratio);
+    snprintf(buf, size, "%sas long as %s expects", times, base);
+}
+
+/* Say how the points stand to what the base predicts of them. */
+static enum lk_status say_expected(const struct lk_cluster *base, const struct lk_cluster *c,
+                                   struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    struct lk_comparison all = {0};
+    double *ratios = NULL, median;
+    size_t n = 0, outside = 0;
+    char expected[128];
+
+    LK_TRY(lk_compare_clusters(base, c, &all));
+    LK_TRY(lk_alloc(&ratios, all.n, sizeof *ratios));
+    for (size_t i = 0; i < all.n; i++) {
+        const struct lk_compared *r = &all.rows[i];
+
+        if (r->one_number || !(r->bytes > 0))
+            continue;
+        ratios[n++] = 1 / r->ratio.value;
+        outside += r->b.value < r->a.lo || r->b.value > r->a.hi;
+    }
+    if (!n) {
+        st = lk_page_note(page, "%s predicts none of the points: they are compared with nothing",
+                          base->name);
+        goto out;
+    }
+    median = lk_stats_median(ratios, n); /* and sorts */
+    times_as_long(median, base->name, expected, sizeof expected);
+    LK_TRY(lk_page_say(page,
+                       "The points take %s (median of %zu; %.2g to %.2g times); %zu of them "
+                       "are outside its 90 %% interval.",
+                       expected, n, ratios[0], ratios[n - 1], outside));
+    LK_TRY(lk_page_value(page, "time_over_base", "", LK_DIM_NONE, median));
+out:
+    free(ratios);
+    lk_comparison_fini(&all);
     return st;
 }
 
@@ -296,12 +376,14 @@ static enum lk_status note_inspector(const struct lk_inspector *i, struct lk_pag
 }
 
 static enum lk_status print(const struct import_options *o, const struct lk_bench *b,
-                            const struct lk_cluster *c, const struct lk_inspector *inspector,
-                            struct lk_page *page)
+                            const struct lk_cluster *base, const struct lk_cluster *c,
+                            const struct lk_inspector *inspector, struct lk_page *page)
 {
     const bool recorded = inspector->n_recorded > 0;
 
     LK_PASS(cluster_answer(c, page));
+    if (o->base)
+        LK_PASS(say_expected(base, c, page));
     if (recorded)
         LK_PASS(say_inspector(inspector, page));
     LK_PASS(cluster_tables(c, page));
@@ -319,20 +401,18 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
     enum lk_status st = LK_OK;
     struct lk_inspector inspector = {0};
     struct lk_bench b = {0};
-    struct lk_cluster c;
-    char *base_gpu = NULL;
+    struct lk_cluster base, c;
     size_t of_base;
 
+    lk_cluster_init(&base);
     lk_cluster_init(&c);
     if (o->base)
-        LK_TRY(find_cluster(o->base, &c));
-    if (o->base)
-        LK_TRY(lk_strdup(&base_gpu, c.gpu));
+        LK_TRY(read_base(o->base, &base, &c));
     LK_TRY(read_files(o, files, n, &b, &inspector));
     LK_TRY(set_shape(&b, &c));
     LK_TRY(set_text(&c.gpu, o->gpu, b.gpu, "any"));
-    if (base_gpu)
-        LK_TRY(follow_device(base_gpu, &c));
+    if (o->base)
+        LK_TRY(follow_device(base.gpu, &c));
     LK_TRY(set_text(&c.name, o->name, NULL, "imported"));
     of_base = c.n_points;
     LK_TRY(add_points(&b, &c));
@@ -340,9 +420,9 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
     c.preset = false;
     LK_TRY(lk_alpha_beta_fit_cluster(&c, 1));
     LK_TRY(lk_cluster_write(o->out, &c));
-    LK_TRY(print(o, &b, &c, &inspector, page));
+    LK_TRY(print(o, &b, &base, &c, &inspector, page));
 out:
-    free(base_gpu);
+    lk_cluster_fini(&base);
     lk_bench_fini(&b);
     lk_cluster_fini(&c);
     return st;

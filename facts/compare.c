@@ -79,7 +79,7 @@ enum lk_status lk_compare_add(struct lk_comparison *c, struct lk_compared row,
         return st;
     }
     row.ratio = ratio ? *ratio : divide(less ? &row.a : &row.b, less ? &row.b : &row.a);
-    row.verdict = judge(&row.ratio);
+    row.verdict = row.one_number ? LK_DIFFERENCE_NONE : judge(&row.ratio);
     c->rows[c->n++] = row;
     return LK_OK;
 }
@@ -113,10 +113,12 @@ void lk_comparison_fini(struct lk_comparison *c)
     X("a_lo",     "from",        dim,         -1, r->a.lo)                                         \
     X("a_hi",     "to",          dim,         -1, r->a.hi)                                         \
     X("a_efficiency", "A's eff.", LK_DIM_NONE, 3, r->efficiency_a > 0 ? r->efficiency_a : NAN)     \
+    X("a_evidence", "A's evidence", LK_DIM_NONE, -1, r->evidence_a)                                \
     X("b",        "B",           dim,         -1, r->b.value)                                      \
     X("b_lo",     "from",        dim,         -1, r->b.lo)                                         \
     X("b_hi",     "to",          dim,         -1, r->b.hi)                                         \
     X("b_efficiency", "B's eff.", LK_DIM_NONE, 3, r->efficiency_b > 0 ? r->efficiency_b : NAN)     \
+    X("b_evidence", "B's evidence", LK_DIM_NONE, -1, r->evidence_b)                                \
     X("ratio",    "B's speed",   LK_DIM_NONE,  2, r->ratio.value)                                  \
     X("ratio_lo", "from",        LK_DIM_NONE,  2, r->ratio.lo)                                     \
     X("ratio_hi", "to",          LK_DIM_NONE,  2, r->ratio.hi)                                     \
@@ -134,7 +136,7 @@ out:
     return st;
 }
 
-enum lk_status lk_compare_table(const struct lk_comparison *c, enum lk_dimension dim, bool detail,
+enum lk_status lk_compare_table(const struct lk_comparison *c, enum lk_dimension dim,
                                 const char *title, struct lk_table **out)
 {
     const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
@@ -142,7 +144,7 @@ enum lk_status lk_compare_table(const struct lk_comparison *c, enum lk_dimension
     struct lk_table *t = NULL;
 
     for (size_t i = 0; i < c->n; i++) {
-        if (c->rows[i].dim != dim || c->rows[i].detail != detail)
+        if (c->rows[i].dim != dim)
             continue;
         if (!t)
             LK_TRY(lk_table_create(title, columns, LK_COUNT(columns), &t));

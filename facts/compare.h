@@ -10,7 +10,6 @@
 #include "base/table.h"
 #include "base/units.h"
 #include "base/words.h"
-#include "facts/cluster.h"
 #include "facts/forecast.h"
 #include "facts/job.h"
 
@@ -25,7 +24,8 @@
     X(LK_DIFFERENCE_NOISE, "within noise") /* the ratio's interval holds 1 */                      \
     X(LK_DIFFERENCE_FASTER, "faster")                                                              \
     X(LK_DIFFERENCE_SLOWER, "slower")                                                              \
-    X(LK_DIFFERENCE_UNKNOWN, "no interval") /* a side has none: chance is not told apart */
+    X(LK_DIFFERENCE_UNKNOWN, "no interval")  /* a side has none: chance is not told apart */       \
+    X(LK_DIFFERENCE_NONE, "the same number") /* one side took it over: it tells nothing of both */
 
 enum lk_difference { LK_DIFFERENCE_LIST(LK_WORD_VALUE) LK_DIFFERENCE_COUNT };
 LK_WORDS_DECLARE(lk_difference, enum lk_difference);
@@ -38,10 +38,11 @@ struct lk_compared {
     enum lk_dimension dim; /* time: less is faster; else more is */
     int gpus;              /* 0: not of any */
     double bytes;          /* of a collective; 0: it is none */
-    bool detail;           /* of a second kind, as collectives that were timed alone */
+    bool one_number;       /* both sides have it from one source: no evidence of a difference */
     struct lk_estimate a, b;
-    double efficiency_a, efficiency_b; /* of forecasts; 0: none */
-    struct lk_estimate ratio;          /* speed of B over that of A: above 1, B is faster */
+    const char *evidence_a, *evidence_b; /* of predictions, static storage; NULL: none */
+    double efficiency_a, efficiency_b;   /* of forecasts; 0: none */
+    struct lk_estimate ratio;            /* speed of B over that of A: above 1, B is faster */
     enum lk_difference verdict;
 };
 
@@ -66,18 +67,24 @@ struct lk_estimate lk_compare_welch(const double *a, size_t n_a, const double *b
                                     double level);
 /* Count the points of a verdict. */
 size_t lk_compare_count(const struct lk_comparison *c, enum lk_difference verdict);
-/* Tabulate the points of a dimension, those of detail or the others; *out is NULL when there is
- * none. */
-enum lk_status lk_compare_table(const struct lk_comparison *c, enum lk_dimension dim, bool detail,
+/* Tabulate the points of a dimension; *out is NULL when there is none. */
+enum lk_status lk_compare_table(const struct lk_comparison *c, enum lk_dimension dim,
                                 const char *title, struct lk_table **out);
 void lk_comparison_fini(struct lk_comparison *c); /* zeroes it; safe on a zeroed one */
 
 /*
- * Compare clusters: collectives that were measured on both in the same way, and the latency and
- * bandwidth of links; forecasts: configurations that both have; jobs: compute at each local batch.
+ * Return true if both are one number from one source: the source of one may have the names of the
+ * files before it that took the number over (lockstep import --base).
  */
-enum lk_status lk_compare_clusters(const struct lk_cluster *a, const struct lk_cluster *b,
-                                   struct lk_comparison *out);
+bool lk_compare_one_number(const struct lk_quantity *a, const struct lk_quantity *b);
+/* Add a quantity of both; nothing where a side lacks it. */
+enum lk_status lk_compare_quantity(struct lk_comparison *c, enum lk_dimension dim,
+                                   const struct lk_quantity *a, const struct lk_quantity *b,
+                                   const char *what);
+/*
+ * Compare forecasts: configurations that both have; jobs: compute at each local batch. Clusters:
+ * sim/cluster_compare.h.
+ */
 enum lk_status lk_compare_forecasts(const struct lk_forecast *a, const struct lk_forecast *b,
                                     struct lk_comparison *out);
 enum lk_status lk_compare_jobs(const struct lk_job *a, const struct lk_job *b,

@@ -12,8 +12,28 @@ static struct lk_estimate estimate_of(const struct lk_quantity *q)
     return (struct lk_estimate){q->value, q->lo, q->hi, (size_t)q->n};
 }
 
-/* Add a quantity of both; nothing where a side lacks it. */
-static enum lk_status add_quantity(struct lk_comparison *c, enum lk_dimension dim,
+/* Return true if a text is the other, or ends with it after a name and a colon. */
+static bool ends_alike(const char *x, const char *y)
+{
+    size_t n = strlen(x), m = strlen(y);
+
+    if (n < m)
+        return ends_alike(y, x);
+    return !strcmp(x + n - m, y) && (n == m || (n - m >= 2 && !memcmp(x + n - m - 2, ": ", 2)));
+}
+
+static bool same(double x, double y)
+{
+    return x == y || (isnan(x) && isnan(y));
+}
+
+bool lk_compare_one_number(const struct lk_quantity *a, const struct lk_quantity *b)
+{
+    return same(a->value, b->value) && same(a->lo, b->lo) && same(a->hi, b->hi) && a->n == b->n &&
+           ends_alike(a->source, b->source);
+}
+
+enum lk_status lk_compare_quantity(struct lk_comparison *c, enum lk_dimension dim,
                                    const struct lk_quantity *a, const struct lk_quantity *b,
                                    const char *what)
 {
@@ -23,109 +43,13 @@ static enum lk_status add_quantity(struct lk_comparison *c, enum lk_dimension di
         return LK_OK;
     row.a = estimate_of(a);
     row.b = estimate_of(b);
+    row.one_number = lk_compare_one_number(a, b);
     LK_PASS(lk_label_add(&row.labels, "of", "%s", what));
     if (lk_strdup(&row.what, what) != LK_OK) {
         free(row.labels);
         return LK_ENOMEM;
     }
     return lk_compare_add(c, row, NULL);
-}
-
-/* ---- Clusters ---- */
-
-static bool same_point(const struct lk_cluster_point *x, const struct lk_cluster_point *y)
-{
-    return x->coll == y->coll && x->algo == y->algo && x->timing == y->timing &&
-           x->ranks == y->ranks && x->nodes == y->nodes && x->bytes == y->bytes;
-}
-
-/* Find the first point of a cluster that is like another; NULL: none. */
-static const struct lk_cluster_point *find_point(const struct lk_cluster *c,
-                                                 const struct lk_cluster_point *like)
-{
-    for (size_t i = 0; i < c->n_points; i++)
-        if (same_point(&c->points[i], like))
-            return &c->points[i];
-    return NULL;
-}
-
-/* Name a point for people and by labels. */
-static enum lk_status name_point(const struct lk_cluster_point *p, struct lk_compared *row)
-{
-    const bool is_auto = p->algo == LK_ALGO_AUTO;
-    char size[40];
-
-    LK_PASS(lk_asprintf(&row->what, "%s%s%s %s, %d GPUs", lk_coll_name(p->coll), is_auto ? "" : " ",
-                        is_auto ? "" : lk_algo_name(p->algo),
-                        lk_units_exact(LK_DIM_BYTES, (double)p->bytes, size, sizeof size),
-                        p->ranks));
-    LK_PASS(lk_label_add(&row->labels, "collective", "%s", lk_coll_name(p->coll)));
-    LK_PASS(lk_label_add(&row->labels, "algorithm", "%s", lk_algo_name(p->algo)));
-    LK_PASS(lk_label_add(&row->labels, "timing", "%s", lk_timing_words.names[p->timing]));
-    LK_PASS(lk_label_add(&row->labels, "gpus", "%d", p->ranks));
-    LK_PASS(lk_label_add(&row->labels, "nodes", "%d", p->nodes));
-    return lk_label_add(&row->labels, "bytes", "%llu", (unsigned long long)p->bytes);
-}
-
-static enum lk_status add_points(const struct lk_cluster *a, const struct lk_cluster *b,
-                                 struct lk_comparison *out)
-{
-    for (size_t i = 0; i < a->n_points; i++) {
-        const struct lk_cluster_point *p = &a->points[i], *q = find_point(b, p);
-        struct lk_compared row = {.dim = LK_DIM_TIME,
-                                  .gpus = p->ranks,
-                                  .bytes = (double)p->bytes,
-                                  .detail = p->timing == LK_TIMING_ALONE};
-        enum lk_status st;
-
-        if (find_point(a, p) != p) /* repeated: the first one counts */
-            continue;
-        out->only_a += !q;
-        if (!q || !(p->time_s.value > 0) || !(q->time_s.value > 0))
-            continue;
-        row.a = estimate_of(&p->time_s);
-        row.b = estimate_of(&q->time_s);
-        st = name_point(p, &row);
-        if (st != LK_OK) {
-            free(row.what);
-            free(row.labels);
-            return st;
-        }
-        LK_PASS(lk_compare_add(out, row, NULL));
-    }
-    for (size_t i = 0; i < b->n_points; i++)
-        out->only_b +=
-            find_point(b, &b->points[i]) == &b->points[i] && !find_point(a, &b->points[i]);
-    return LK_OK;
-}
-
-/* Make collectives that were timed alone, rows from `first`, the main ones where no other was timed
- * on both. */
-static void choose_timing(struct lk_comparison *c, size_t first)
-{
-    bool any = false;
-
-    for (size_t i = first; i < c->n; i++)
-        any |= !c->rows[i].detail;
-    for (size_t i = first; i < c->n && !any; i++)
-        c->rows[i].detail = false;
-}
-
-enum lk_status lk_compare_clusters(const struct lk_cluster *a, const struct lk_cluster *b,
-                                   struct lk_comparison *out)
-{
-    const size_t first = out->n;
-
-    LK_PASS(add_points(a, b, out));
-    choose_timing(out, first);
-    LK_PASS(add_quantity(out, LK_DIM_TIME, &a->intra.latency_s, &b->intra.latency_s,
-                         "latency in a node"));
-    LK_PASS(add_quantity(out, LK_DIM_TIME, &a->inter.latency_s, &b->inter.latency_s,
-                         "latency between nodes"));
-    LK_PASS(add_quantity(out, LK_DIM_RATE, &a->intra.bandwidth_Bps, &b->intra.bandwidth_Bps,
-                         "bandwidth in a node"));
-    return add_quantity(out, LK_DIM_RATE, &a->inter.bandwidth_Bps, &b->inter.bandwidth_Bps,
-                        "bandwidth between nodes");
 }
 
 /* ---- Forecasts ---- */
@@ -251,7 +175,7 @@ enum lk_status lk_compare_jobs(const struct lk_job *a, const struct lk_job *b,
             char what[64];
 
             snprintf(what, sizeof what, "%s, local batch %d", parts[k].name, x->local_batch);
-            LK_PASS(add_quantity(out, LK_DIM_TIME, parts[k].a, parts[k].b, what));
+            LK_PASS(lk_compare_quantity(out, LK_DIM_TIME, parts[k].a, parts[k].b, what));
         }
     }
     for (size_t i = 0; i < b->n_compute; i++)

@@ -24,9 +24,8 @@ static double rate_share(const struct lk_cluster *c, int nodes)
 
     if (nodes == 1)
         return 1;
-    return lk_quantity_known(links) && lk_quantity_known(&node)
-               ? fmin(1, node.value / links->value)
-               : 0;
+    return lk_quantity_known(links) && lk_quantity_known(&node) ? fmin(1, node.value / links->value)
+                                                                : 0;
 }
 
 static double assumed_gamma(const struct lk_cluster *c, int nodes)

@@ -63,16 +63,63 @@ START_TEST(clusters)
     check(0, TEXTS("C takes 2.00 times as", "A: a.json", "C: b.json"),
           "compare a.json a.json b.json");
     check(0, TEXTS("0.5,"), "compare a.json b.json --format=csv");
-    check(0, TEXTS("bandwidth between nodes: B has 4.00 times"),
+    /* Points of one side against what the other expects. */
+    check(0, TEXTS("2 GPUs: B has ", "B: ethernet-25g", "what each side predicts"),
+          "compare a.json ethernet-25g");
+    check(0, TEXTS("B has the same numbers as A, from the same sources"), "compare a.json a.json");
+    check(0, TEXTS("bandwidth of a node to the others: B has 4.00 times"),
           "compare ethernet-25g ethernet-100g");
     /* Both sides stand in the table; a rate without an interval is not counted as noise. */
     check(0,
-          TEXTS("slower at 1, and within the noise at 2; 1 has",
-                "bandwidth between nodes  50.0 GB/s  25.0 GB/s"),
+          TEXTS("slower at 1, and within the noise at 0; 1 has",
+                "2 are the same number of one source",
+                "bandwidth of a node to the others  400 GB/s  200 GB/s"),
           "compare dgx-h100 dgx-a100");
     check(3, TEXTS("failed: ratio{collective=\"all_reduce\""),
           "compare a.json b.json --fail-below=0.9");
     check(0, TEXTS("B is"), "compare b.json a.json --fail-below=0.9");
+}
+END_TEST
+
+/* The source of each number says the log that it was read from, or the base that it was taken from.
+ */
+static enum lk_status check_source(struct lk_quantity *q, void *unused)
+{
+    (void)unused;
+    ck_assert_msg(!strncmp(q->source, "gh200-slingshot: ", 17) ||
+                      !strncmp(q->source, "slow.csv:", 9),
+                  "source '%s'", q->source);
+    return LK_OK;
+}
+
+/* All-reduces 20 times too slow are compared with what their base expects, by import and by a gate;
+ * what the file took over from the base passes no gate. */
+START_TEST(a_slow_network_fails_against_its_base)
+{
+    struct lk_cluster bad;
+    FILE *f;
+    char *path = scratch_path(scratch_dir, "slow.csv");
+
+    f = fopen(path, "w");
+    ck_assert_ptr_nonnull(f);
+    fprintf(f, "collective,gpus,nodes,bytes,seconds\n");
+    for (double bytes = 1 << 20; bytes <= 1 << 30; bytes *= 2)
+        fprintf(f, "all_reduce,8,2,%.0f,%.9f\n", bytes, 20 * (50e-6 + 2 * 7 / 8.0 * bytes / 96e9));
+    ck_assert_int_eq(fclose(f), 0);
+    free(path);
+    check(0,
+          TEXTS("times as long as gh200-slingshot expects (median of 11;",
+                "11 of them are outside its"),
+          "import --collectives slow.csv --base gh200-slingshot --out bad.json");
+    path = scratch_path(scratch_dir, "bad.json");
+    ck_assert_int_eq(lk_cluster_read(path, &bad), LK_OK);
+    ck_assert_int_eq(lk_record_each_quantity(&lk_cluster_record, &bad, check_source, NULL), LK_OK);
+    lk_cluster_fini(&bad);
+    free(path);
+    check(3, TEXTS("failed: ratio{collective=\"all_reduce\"", "4 are the same number"),
+          "compare gh200-slingshot bad.json --fail-below 0.9");
+    check(1, TEXTS("bad.json has no number of its own beside bad.json"),
+          "compare bad.json bad.json --fail-below 0.9");
 }
 END_TEST
 
@@ -114,7 +161,10 @@ static const struct {
     {"compare a.json ethernet-26g", 1, "ethernet-25g"},
     {"compare a.json other.json", 1, "its schema is 'other'"},
     {"compare a.json list.json", 1, "list.json:1"},
-    {"compare a.json ethernet-25g", 1, "have no point in common"},
+    /* B has nothing of its own: no condition can be judged by it. */
+    {"compare a.json a.json --fail-below=0.9", 1, "a.json has no number of its own beside a.json"},
+    {"compare a.json a.json b.json --fail-below=0.1", 1, "has no number of its own"},
+    {"compare ethernet-25g ethernet-25g '--fail-if=ratio<0.9'", 1, "has no number of its own"},
 };
 
 START_TEST(wrong_inputs_are_refused)
@@ -131,6 +181,7 @@ SUITE(compare_cli, c)
 {
     tcase_add_checked_fixture(c, make_files, scratch_tear_down);
     tcase_add_test(c, clusters);
+    tcase_add_test(c, a_slow_network_fails_against_its_base);
     tcase_add_test(c, forecasts);
     tcase_add_test(c, runs);
     tcase_add_loop_test(c, wrong_inputs_are_refused, 0, LK_COUNT(refused));

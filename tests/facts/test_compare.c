@@ -1,4 +1,4 @@
-/* Comparisons: ratios and intervals against closed forms, verdicts, points that both sides have. */
+/* Comparisons: ratios and intervals against closed forms, verdicts. */
 #include "base/array.h"
 #include "facts/compare.h"
 #include "tests/rigs/suite.h"
@@ -80,55 +80,10 @@ START_TEST(welch_is_careful)
 }
 END_TEST
 
-static void add_point(struct lk_cluster *c, int ranks, uint64_t bytes, double time_s)
-{
-    c->points = realloc(c->points, (c->n_points + 1) * sizeof *c->points);
-    ck_assert_ptr_nonnull(c->points);
-    c->points[c->n_points] = (struct lk_cluster_point){.ranks = ranks, .nodes = 1, .bytes = bytes};
-    c->points[c->n_points].time_s = lk_quantity_none();
-    ck_assert_int_eq(lk_quantity_set(&c->points[c->n_points++].time_s, time_s, 0.9 * time_s,
-                                     1.1 * time_s, 20, "test"),
-                     LK_OK);
-}
-
-START_TEST(points_of_both_clusters)
-{
-    struct lk_cluster a, b;
-    struct lk_comparison c = {0};
-    struct lk_table *t = NULL;
-
-    lk_cluster_init(&a);
-    lk_cluster_init(&b);
-    add_point(&a, 2, 1024, 1);
-    add_point(&a, 2, 1024, 9); /* repeated: does not count */
-    add_point(&a, 2, 26214400, 2);
-    add_point(&a, 4, 26214400, 3);
-    add_point(&b, 2, 26214400, 1);
-    add_point(&b, 8, 26214400, 1);
-    add_point(&b, 8, 1024, 1);
-    ck_assert_int_eq(lk_compare_clusters(&a, &b, &c), LK_OK);
-    ck_assert_uint_eq(c.n, 1);
-    ck_assert_str_eq(c.rows[0].what, "all_reduce 25MiB, 2 GPUs");
-    ck_assert_ptr_nonnull(strstr(c.rows[0].labels, "gpus=\"2\",nodes=\"1\",bytes=\"26214400\""));
-    ck_assert_double_eq(c.rows[0].ratio.value, 2);
-    ck_assert_uint_eq(c.only_a, 2);
-    ck_assert_uint_eq(c.only_b, 2);
-    ck_assert_int_eq(lk_compare_table(&c, LK_DIM_RATE, false, "none", &t), LK_OK);
-    ck_assert_ptr_null(t);
-    ck_assert_int_eq(lk_compare_table(&c, LK_DIM_TIME, false, "times", &t), LK_OK);
-    ck_assert_uint_eq(t->n_rows, 1);
-    lk_table_destroy(t);
-    lk_comparison_fini(&c);
-    lk_cluster_fini(&a);
-    lk_cluster_fini(&b);
-}
-END_TEST
-
 SUITE(compare, c)
 {
     tcase_add_loop_test(c, verdicts, 0, LK_COUNT(cases));
     tcase_add_test(c, intervals_combine);
     tcase_add_test(c, welch_is_student_for_equal_spread);
     tcase_add_test(c, welch_is_careful);
-    tcase_add_test(c, points_of_both_clusters);
 }
