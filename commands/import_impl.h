@@ -47,6 +47,7 @@ struct import_made {
     struct lk_table *table; /* what was read of each rank */
     char cost[128];         /* what recording took of the job; "": not known */
     char *no_job;           /* why there is no job.json; NULL: there is one */
+    char *traffic;          /* what of the job's traffic is not its gradients'; NULL: none */
     size_t n_ranks;         /* that were read */
     int world_size;
     size_t n_steps; /* of the first rank that are complete */

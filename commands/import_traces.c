@@ -32,9 +32,34 @@ out:
     return st;
 }
 
-/* Write the job that a forecast starts from, and take the traces; *why says what it lacks, if there
- * is none. */
-static enum lk_status write_job(struct lk_import *i, const char *out, char **why)
+/* Say which traffic of the job reduces no gradients; *out stays NULL where there is none. */
+static enum lk_status tell_traffic(const struct lk_job *j, char **out)
+{
+    double exposed_s = 0, fixed_s = 0;
+    enum lk_coll coll;
+    char exposed[32], fixed[32];
+
+    for (size_t i = 0; i < j->n_collectives; i++) {
+        const struct lk_job_collective *c = &j->collectives[i];
+
+        exposed_s += c->exposed_s.value;
+        fixed_s += lk_job_collective_placed(c, &coll) ? 0 : c->exposed_s.value;
+    }
+    if (!j->n_collectives)
+        return LK_OK;
+    lk_units_format(LK_DIM_TIME, exposed_s, exposed, sizeof exposed);
+    lk_units_format(LK_DIM_TIME, fixed_s, fixed, sizeof fixed);
+    return lk_asprintf(out,
+                       "beside its gradients' the job has %zu collective%s a micro-batch or step: "
+                       "%s of a step are exposed%s%s%s",
+                       j->n_collectives, j->n_collectives == 1 ? "" : "s", exposed,
+                       fixed_s > 0 ? "; of these, " : "", fixed_s > 0 ? fixed : "",
+                       fixed_s > 0 ? " are of collectives that no model has, and fixed" : "");
+}
+
+/* Write the job that a forecast starts from, and take the traces; m->no_job says what it lacks, if
+ * there is none. */
+static enum lk_status write_job(struct lk_import *i, const char *out, struct import_made *m)
 {
     struct lk_run run = {0};
     struct lk_run_set set = {.runs = &run, .n = 1};
@@ -46,10 +71,11 @@ static enum lk_status write_job(struct lk_import *i, const char *out, char **why
     i->traces = NULL;
     st = lk_job_build(&set, &job);
     if (st == LK_EEVIDENCE) {
-        st = lk_strdup(why, lk_error_text());
+        st = lk_strdup(&m->no_job, lk_error_text());
         goto out;
     }
     LK_TRY(st);
+    LK_TRY(tell_traffic(&job, &m->traffic));
     LK_TRY(lk_path_join(&path, out, "job.json"));
     LK_TRY(lk_job_write(path, &job));
 out:
@@ -156,6 +182,7 @@ void import_made_fini(struct import_made *m)
 {
     lk_table_destroy(m->table);
     free(m->no_job);
+    free(m->traffic);
     *m = (struct import_made){0};
 }
 
@@ -178,7 +205,7 @@ enum lk_status import_run(const struct lk_import_options *options, const char *o
     LK_TRY(write_traces(&run, out));
     LK_TRY(lk_import_table(&run, &m.table));
     lk_import_cost(&run, m.cost, sizeof m.cost);
-    LK_TRY(write_job(&run, out, &m.no_job));
+    LK_TRY(write_job(&run, out, &m));
     *made = m;
     m = (struct import_made){0};
 out:
@@ -229,6 +256,8 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
     LK_TRY(say(&made, page));
     if (made.no_job)
         LK_TRY(lk_page_note(page, "no job.json: %s", made.no_job));
+    if (made.traffic)
+        LK_TRY(lk_page_note(page, "%s", made.traffic));
     LK_TRY(lk_page_table(page, "traces", made.table->n_rows ? LK_PAGE_MAIN : LK_PAGE_DETAIL, view,
                          LK_COUNT(view), &made.table));
     LK_TRY(lk_page_rest(page, "run directory: %s%s", o->out,

@@ -206,6 +206,47 @@ static const struct lk_member sync_bn_rows[] = {
 static const struct lk_record sync_bn_record = {
     .size = sizeof(struct lk_job_sync_bn), .rows = sync_bn_rows, .one_line = true};
 
+bool lk_job_collective_placed(const struct lk_job_collective *c, enum lk_coll *out)
+{
+    return lk_coll_find(c->function, strlen(c->function), out) && *out < LK_COLL_MODELLED &&
+           c->bytes > 0;
+}
+
+static enum lk_status check_collective(struct lk_json *v, void *base)
+{
+    const struct lk_job_collective *c = base;
+    const double last = c->every_micro_batch ? 2 : 3;
+
+    if (!(c->at >= 0 && c->at <= c->needed && c->needed <= last))
+        return lk_json_error(v, "at and needed: expected 0 to %g, needed not before at", last);
+    return LK_OK;
+}
+
+#define ROW(field, key, ...) LK_MEMBER(struct lk_job_collective, field, key, __VA_ARGS__)
+static const struct lk_member collective_rows[] = {
+    ROW(function, "function", TEXT, REQUIRED,
+        .help =
+            "collective; all_reduce, reduce_scatter, all_gather and broadcast are modelled, the "
+            "time of others is in `gap`"),
+    ROW(bytes, "bytes", UINT, REQUIRED, .max = INT64_MAX,
+        .help = "bytes that a rank hands in, of all_gather its own part; 0: not known"),
+    ROW(ranks, "ranks", INT, SPARSE, .min = 1, .max = LK_RANKS_MAX, .help = "neighbours it joins",
+        .without = "all ranks"),
+    ROW(at, "at", NUMBER, REQUIRED,
+        .help = "launched at: 0 to 1 in forward, to 2 in backward, to 3 in the optimizer"),
+    ROW(needed, "needed", NUMBER, REQUIRED, .help = "compute waits there for its end"),
+    ROW(every_micro_batch, "every_micro_batch", BOOL, REQUIRED,
+        .help = "in each, and needed by 2; else in the step's last one"),
+    ROW(exposed_s, "exposed", QUANTITY, OPTIONAL, .dim = LK_DIM_TIME,
+        .help = "time of a step of the runs that compute did not hide"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record collective_record = {.size = sizeof(struct lk_job_collective),
+                                                   .rows = collective_rows,
+                                                   .one_line = true,
+                                                   .check = check_collective};
+
 #define ROW(field, key, ...) LK_MEMBER(struct lk_job_layer, field, key, __VA_ARGS__)
 static const struct lk_member layer_rows[] = {
     ROW(name, "name", TEXT, REQUIRED, .help = "name of the layer"),
@@ -386,6 +427,9 @@ static const struct lk_member job_rows[] = {
     ROW(sync_bn, "sync_batch_norm", LIST, OPTIONAL, .of = &sync_bn_record,
         .count = offsetof(struct lk_job, n_sync_bn),
         .help = "SyncBatchNorm layers in forward order"),
+    ROW(collectives, "collectives", LIST, SPARSE, .of = &collective_record,
+        .count = offsetof(struct lk_job, n_collectives),
+        .help = "collectives of others than gradients, as the runs had them", .without = "none"),
     ROW(layers, "layers", LIST, OPTIONAL, .of = &layer_record,
         .count = offsetof(struct lk_job, n_layers),
         .help = "work of each layer: for forecasts of another GPU"),

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/words.h"
 #include "facts/bucket.h"
+#include "facts/coll.h"
 #include "facts/config.h"
 #include "facts/loss.h"
 
@@ -37,6 +38,21 @@ struct lk_job_tensor {
 struct lk_job_sync_bn {
     int channels;
     double at; /* share of forward before it, 0..1; in backward it comes at share 1 - at */
+};
+
+/*
+ * A collective of a step that reduces no gradients: of SyncBatchNorm's statistics, a norm, a loss,
+ * a map, of another kind of parallelism. Positions are those of sim/step/step.h: 0 to 1 in forward,
+ * to 2 in backward, to 3 in the optimizer. One that no model has (lk_job_collective_placed) takes
+ * the time that it had in the runs, which is in every row's gap_s.
+ */
+struct lk_job_collective {
+    char *function;         /* "all_reduce"; any program's name of it */
+    uint64_t bytes;         /* that a rank hands in: for all_gather its own part; 0: not known */
+    int ranks;              /* neighbours that it joins; 0: all */
+    double at, needed;      /* launched at; compute waits there for its end */
+    bool every_micro_batch; /* else in the step's last one */
+    struct lk_quantity exposed_s; /* optional; what of a step of the runs it took, on a rank */
 };
 
 /* Work of one layer on one sample, forward and backward together. */
@@ -124,6 +140,8 @@ struct lk_job {
     bool recorded_buckets; /* tensors are buckets, as a trace has them: their tensors are unknown */
     struct lk_job_sync_bn *sync_bn; /* in forward order */
     size_t n_sync_bn;
+    struct lk_job_collective *collectives; /* others than the gradients' */
+    size_t n_collectives;
     struct lk_job_layer *layers;
     size_t n_layers;
     enum lk_job_optimizer optimizer;
@@ -153,6 +171,9 @@ int lk_job_usual_batch(const struct lk_job *j);
  * have a ready time, or none has.
  */
 enum lk_status lk_job_order_gradients(struct lk_job *j);
+/* Return true if the step model has the collective: its function is one of the modelled ones, and
+ * its size is known. */
+bool lk_job_collective_placed(const struct lk_job_collective *c, enum lk_coll *out);
 /* Return the sum of gradient bytes. */
 uint64_t lk_job_gradient_bytes(const struct lk_job *j);
 /* Convert the tensors to the items of facts/bucket.h, n_tensors of them, freed by the caller. */

@@ -5,6 +5,7 @@
 #include "facts/noise.h"
 #include "facts/run_facts.h"
 #include "profiler/analysis/analysis.h"
+#include "profiler/analysis/job_collectives.h"
 #include "profiler/analysis/job_stats.h"
 
 #include <math.h>
@@ -516,6 +517,7 @@ enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)
     LK_TRY(fill_tensors(set->runs, n_smallest, &j));
     LK_TRY(fill_ready_order(&set->runs[0], &j));
     LK_TRY(fill_compute_rows(set, &j));
+    LK_TRY(lk_job_collectives_fill(set, &j));
     LK_TRY(fill_runs(set, &j));
     LK_TRY(fill_noise(set, &j));
     *out = j;

@@ -20,6 +20,8 @@
  *   BACKWARD range: median over steps of the runs of the smallest world size.
  * - ready_order: order of the GRADIENT instants of rank 0 in the last micro-batch of the first step
  *   in the trace that has all of them, of the first of these runs.
+ * - collectives: what the runs of the smallest world size above one rank have beside gradients
+ *   (profiler/analysis/job_collectives.h).
  * - runs: every run given, with its step times, each rank's mean compute, and where its steps went
  *   (profiler/analysis/analysis.h, against the run's natural reference among them).
  * - optimizer, master_weights, gradient_as_bucket_view: from the options of `lockstep run` in the

@@ -302,8 +302,10 @@ static bool collective_at(struct walk *w, uint64_t at, uint64_t *next, enum lk_p
     return false;
 }
 
-void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
-                   struct lk_step_split *out)
+/* Add the ns of each part to sum_ns, and (optional) those that each collective exposes to
+ * exposed_ns. */
+static void split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
+                  uint64_t *sum_ns, uint64_t *exposed_ns)
 {
     struct walk w = {.s = s,
                      .p = p,
@@ -311,7 +313,6 @@ void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const
                      .work = p->first_range,
                      .input = p->first_range,
                      .stall = stalls_after(s, p->begin_ns)};
-    uint64_t sum_ns[LK_PART_COUNT] = {0};
 
     for (uint64_t at = p->begin_ns, next; at < p->end_ns; at = next) {
         enum lk_part collective = LK_PART_WIRE;
@@ -330,7 +331,53 @@ void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const
             sum_ns[collective] += next - at;
         else
             sum_ns[input ? LK_PART_INPUT : LK_PART_GAP] += next - at;
+        if (!work && pending && exposed_ns)
+            exposed_ns[w.collective] += next - at;
     }
+}
+
+void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
+                   struct lk_step_split *out)
+{
+    uint64_t sum_ns[LK_PART_COUNT] = {0};
+
+    split(s, p, begin_ns, sum_ns, NULL);
     for (size_t i = 0; i < LK_PART_COUNT; i++)
         out->s[i] = lk_s_from_ns(sum_ns[i]);
+}
+
+void lk_step_exposed(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t *exposed_ns)
+{
+    uint64_t sum_ns[LK_PART_COUNT] = {0};
+
+    for (size_t i = 0; i < p->n_collectives; i++)
+        exposed_ns[i] = 0;
+    split(s, p, NULL, sum_ns, exposed_ns);
+}
+
+double lk_step_position(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t at_ns,
+                        int *out_micro_batch)
+{
+    double position = 0, done_ns = 0, all_ns = 0;
+    int passes = 0;
+
+    for (size_t i = p->first_range; i < p->first_range + p->n_ranges; i++) {
+        const struct lk_range *r = &s->ranges[i];
+        double work_ns, part_ns;
+
+        if (r->kind == LK_SPAN_INPUT)
+            continue;
+        work_ns = (double)lk_range_work_ns(s, r->start_ns, r->end_ns);
+        all_ns += r->kind == LK_SPAN_OPTIMIZER ? work_ns : 0;
+        if (r->start_ns > at_ns)
+            continue;
+        part_ns = at_ns < r->end_ns ? (double)lk_range_work_ns(s, r->start_ns, at_ns) : work_ns;
+        passes += r->kind == LK_SPAN_FORWARD;
+        position = r->kind == LK_SPAN_FORWARD ? 0 : r->kind == LK_SPAN_BACKWARD ? 1 : 2;
+        done_ns += r->kind == LK_SPAN_OPTIMIZER ? part_ns : 0;
+        if (r->kind != LK_SPAN_OPTIMIZER)
+            position += work_ns > 0 ? part_ns / work_ns : 1;
+    }
+    *out_micro_batch = passes > 1 ? passes - 1 : 0;
+    return position == 2 && done_ns > 0 ? 2 + done_ns / all_ns : position;
 }

@@ -128,6 +128,16 @@ struct lk_step_split {
 void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
                    struct lk_step_split *out);
 double lk_step_window_s(const struct lk_step *p);
+/* Set how long each collective of the step kept the rank from computing: the nanoseconds of launch,
+ * straggler wait and wire that are its own. exposed_ns has room for n_collectives. */
+void lk_step_exposed(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t *exposed_ns);
+/*
+ * Return how far the rank's own work had come at an instant, as a position of the step model
+ * (sim/step/step.h): 0 to 1 in forward, to 2 in backward, to 3 in the optimizer; between two ranges
+ * the end of the first. *out_micro_batch is that of the pass, from 0.
+ */
+double lk_step_position(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t at_ns,
+                        int *out_micro_batch);
 
 /* Return the nanoseconds of [a, b) in which the rank computes and a collective is pending. */
 uint64_t lk_step_pending_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,

@@ -11,6 +11,7 @@
  * (rounded up), since gradients here are float32.
  */
 #include "base/array.h"
+#include "base/log.h"
 #include "facts/job.h"
 #include "kernels/ops.h"
 #include "runtime/comm/comm.h"
@@ -171,6 +172,12 @@ static enum lk_status join(struct lk_model *m, struct lk_comm *comm, struct lk_s
     struct replay *r = (struct replay *)m;
     size_t n = r->job.n_sync_bn, widest = 0, ranks = (size_t)lk_comm_world_size(comm);
 
+    if (r->job.n_collectives && ranks > 1 && !lk_comm_rank(comm))
+        lk_log(LK_LOG_TRAIN, LK_WARN,
+               "%s has %zu collectives beside its gradients' (%s at %.2f, ...), which are not "
+               "replayed: a step here is shorter by what they expose",
+               r->job.name, r->job.n_collectives, r->job.collectives[0].function,
+               r->job.collectives[0].at);
     if (!n || ranks == 1)
         return LK_OK;
     for (size_t i = 0; i < n; i++)

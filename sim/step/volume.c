@@ -388,6 +388,28 @@ static enum lk_status add_used_map(struct build *b)
                      LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, !b->config->no_sync);
 }
 
+/* Add what the runs' traces had beside gradients; the bytes that a rank hands in stay the same. */
+static enum lk_status add_of_job(struct build *b)
+{
+    for (size_t i = 0; i < b->job->n_collectives; i++) {
+        const struct lk_job_collective *c = &b->job->collectives[i];
+        int size = c->ranks && c->ranks < b->all.ranks ? c->ranks : b->all.ranks;
+        struct group g = {size, size > b->per_node ? size / b->per_node : 1, 1};
+        enum lk_coll coll;
+
+        if (!lk_job_collective_placed(c, &coll))
+            continue;
+        if (b->all.ranks % size || (size % b->per_node && b->per_node % size))
+            return lk_fail(LK_EUSAGE,
+                           "%s of groups of %d ranks, as the job has it, does not divide %d ranks "
+                           "with %d on a node",
+                           c->function, size, b->all.ranks, b->per_node);
+        LK_PASS(add_other(b, &g, coll, c->bytes * (coll == LK_ALL_GATHER ? (uint64_t)size : 1),
+                          c->at, c->needed, c->every_micro_batch));
+    }
+    return LK_OK;
+}
+
 /* ---- The whole ---- */
 
 static enum lk_status check(const struct lk_config *c)
@@ -444,6 +466,7 @@ enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
     LK_TRY(add_scheme(&b));
     LK_TRY(add_sync_bn(&b));
     LK_TRY(add_used_map(&b));
+    LK_TRY(add_of_job(&b));
     LK_TRY(list(&b, v));
 out:
     free(b.colls);

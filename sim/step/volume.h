@@ -22,6 +22,8 @@
  * unit. local-sgd and diloco with a shard group all-reduce gradients within the group every step
  * (PyTorch's post_localSGD_hook; DiLoCo's workers of several GPUs).
  *
+ * A job's other collectives (struct lk_job_collective) join them where its runs had them.
+ *
  * Compression works on buckets that are cut: fp16 and bf16 halve float32 (default_hooks.py),
  * PowerSGD makes three all-reduces of one (powerSGD_hook.py): tensors that are not worth it, all
  * P (n x rank), all Q (m x rank); a tensor is worth it when (n + m) rank 2 < n m.
