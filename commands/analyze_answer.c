@@ -104,16 +104,9 @@ static enum lk_status say_step(const struct lk_pool *p, struct lk_page *page)
                            "%d %s%s%s: %s a step (%s); %.0f %% of it is the ideal, which is "
                            "modelled from this run for want of one on fewer %ss.",
                            info->world_size, of, what, s, step.buf, steps.buf, percent, what);
-    if (a->reference_ranks == 1)
-        return lk_page_say(page,
-                           "%d %s%s%s reach %.0f %% of linear scaling against 1 (%s): %s a "
-                           "step.",
-                           info->world_size, of, what, s, percent, runs.buf, step.buf);
-    return lk_page_say(page,
-                       "%d %s%s%s reach %.0f %% of the ideal, the compute of %d alone (%s): %s a "
-                       "step.",
-                       info->world_size, of, what, s, percent, a->reference_ranks, runs.buf,
-                       step.buf);
+    return lk_page_say(
+        page, "%d %s%s%s reach %.0f %% of linear scaling against %d (%s): %s a step.",
+        info->world_size, of, what, s, percent, a->reference_ranks, runs.buf, step.buf);
 }
 
 /* Say what takes the most time beside the ideal, or why that is not known. */

@@ -310,9 +310,21 @@ static enum lk_status say_counts(const struct lk_comparison *c, char letter, str
                        of[LK_DIFFERENCE_NOISE], unknown, none);
 }
 
-static enum lk_status say(const struct lk_run_comparison *c, enum kind kind, char letter,
+/* Return what a forecast's efficiency refers to, "1 GPU"; *n is its length. */
+static const char *reference_of(const struct side *s, int *n)
+{
+    const char *reference = s->of.forecast.reference ? s->of.forecast.reference : "";
+
+    *n = (int)strcspn(reference, ",");
+    return reference;
+}
+
+static enum lk_status say(const struct lk_run_comparison *c, const struct sides *s, int side,
                           struct lk_page *page)
 {
+    const enum kind kind = s->v[0].kind;
+    const char letter = (char)('A' + side);
+    int n_a, n_b;
     const struct lk_compared *r = choose(&c->points, letter, BUCKET_BYTES);
     const struct lk_compared *small = choose(&c->points, letter, 1);
 
@@ -326,9 +338,15 @@ static enum lk_status say(const struct lk_run_comparison *c, enum kind kind, cha
         LK_PASS(say_part(c, r, page));
     if (kind == KIND_CLUSTER && small != r)
         LK_PASS(say_point(small, kind, page));
-    if (r->efficiency_a > 0 && r->efficiency_b > 0)
-        LK_PASS(lk_page_say(page, "There %c reaches %.0f %% of linear scaling, A %.0f %%.", letter,
-                            100 * r->efficiency_b, 100 * r->efficiency_a));
+    if (r->efficiency_a > 0 && r->efficiency_b > 0) {
+        const char *of_a = reference_of(&s->v[0], &n_a), *of_b = reference_of(&s->v[side], &n_b);
+
+        LK_PASS(lk_page_say(page,
+                            "There %c reaches %.0f %% of linear scaling from %.*s, A %.0f %% from "
+                            "%.*s.",
+                            letter, 100 * r->efficiency_b, n_b, of_b, 100 * r->efficiency_a, n_a,
+                            of_a));
+    }
     return say_counts(&c->points, letter, page);
 }
 
@@ -439,7 +457,7 @@ static enum lk_status run(void *options, const char **names, int n, struct lk_pa
         LK_TRY(compare(&sides.v[0], &sides.v[i], (char)('A' + i), &c));
     LK_TRY(check_gate(options, &sides, &c.points));
     for (int i = 1; i < sides.n; i++)
-        LK_TRY(say(&c, sides.v[0].kind, (char)('A' + i), page));
+        LK_TRY(say(&c, &sides, i, page));
     LK_TRY(put_tables(&c, sides.v[0].kind, sides.n > 2, page));
     LK_TRY(put_values(&c.points, page));
     LK_TRY(put_notes(&sides, &c, page));

@@ -334,8 +334,8 @@ static double final_loss(const struct run_grid *s, size_t point)
 }
 
 struct reference {
-    int ranks; /* 0: none */
-    double throughput;
+    const struct lk_config *config; /* NULL: none */
+    double step_s;
 };
 
 /* clang-format off */
@@ -351,8 +351,7 @@ struct reference {
     X("step_lo_s",     "90 % from",    LK_DIM_TIME, 0,  step->lo)                                  \
     X("step_hi_s",     "to",           LK_DIM_TIME, 0,  step->hi)                                  \
     X("samples_per_s", "samples/s",    LK_DIM_NONE, 1,  throughput)                                \
-    X("efficiency",    "efficiency",   LK_DIM_NONE, LK_TABLE_PERCENT,                                            \
-      ref->ranks && p->on_curve ? throughput / p->config.world_size / (ref->throughput / ref->ranks) : NAN)    \
+    X("efficiency",    "efficiency",   LK_DIM_NONE, LK_TABLE_PERCENT, efficiency)                  \
     X("loss",          "final loss",   LK_DIM_NONE, 4,  final_loss(s, i))
 
 static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
@@ -363,6 +362,9 @@ static enum lk_status add_row(const struct run_grid *s, size_t i, const struct l
 {
     const struct run_point *p = &s->points[i];
     double throughput = lk_config_samples(&p->config) / step->value;
+    double efficiency = ref->config && p->on_curve ? lk_scaling_efficiency(&p->config, step->value,
+                                                                           ref->config, ref->step_s)
+                                                   : NAN;
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_table_row(t));
@@ -383,10 +385,9 @@ static struct reference find_reference(const struct run_grid *s, const struct lk
         return ref;
 
     for (size_t i = 0; i < s->n_points; i++)
-        if (s->points[i].on_curve && (!ref.ranks || s->points[i].config.world_size < ref.ranks)) {
-            ref.ranks = s->points[i].config.world_size;
-            ref.throughput = lk_config_samples(&s->points[i].config) / steps[i].value;
-        }
+        if (s->points[i].on_curve &&
+            (!ref.config || s->points[i].config.world_size < ref.config->world_size))
+            ref = (struct reference){&s->points[i].config, steps[i].value};
     return ref;
 }
 
@@ -406,10 +407,10 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
             allowed = s->parts[i].result.verify_allowed;
         }
     }
-    if (ref->ranks)
+    if (ref->config)
         LK_PASS(lk_table_note(t, "%s scaling; efficiency is against %d rank%s",
-                              o->strong ? "strong" : "weak", ref->ranks,
-                              ref->ranks == 1 ? "" : "s"));
+                              o->strong ? "strong" : "weak", ref->config->world_size,
+                              ref->config->world_size == 1 ? "" : "s"));
     if (!isnan(most->result.noise.value))
         LK_PASS(lk_page_note(page,
                              "gradient noise scale at %d ranks: %.3g samples, 90 %% interval "

@@ -46,6 +46,15 @@ double lk_config_samples(const struct lk_config *c)
     return (double)c->world_size * (c->local_batch > 0 ? c->local_batch : 1) * c->accumulation;
 }
 
+double lk_scaling_efficiency(const struct lk_config *c, double step_s,
+                             const struct lk_config *reference, double reference_step_s)
+{
+    double rate = lk_config_samples(c) / step_s;
+    double reference_rate = lk_config_samples(reference) / reference_step_s;
+
+    return rate / c->world_size / (reference_rate / reference->world_size);
+}
+
 enum lk_status lk_config_split_global(int64_t global, struct lk_config *c)
 {
     int64_t share = global / c->world_size, batch = share < c->local_batch ? share : c->local_batch;

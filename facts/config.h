@@ -74,6 +74,13 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
 /* Return the samples of one step of all ranks; an unknown local batch counts as one sample. */
 double lk_config_samples(const struct lk_config *c);
 /*
+ * Return the scaling efficiency, throughput(K) / (K throughput(1)): the samples a second of a GPU
+ * over those of a GPU of the reference, by the time of a step of each. The one definition: `run`,
+ * `analyze` and forecasts have it. The reference has one GPU, or the fewest that were measured.
+ */
+double lk_scaling_efficiency(const struct lk_config *c, double step_s,
+                             const struct lk_config *reference, double reference_step_s);
+/*
  * Apply strong scaling: set the accumulation, and a smaller local batch where it exceeds a rank's
  * share, so that a step has `global` samples of all ranks. A global batch of 0 or less changes
  * nothing. LK_EUSAGE: it does not divide into ranks and whole local batches, or takes too many

@@ -141,12 +141,10 @@ static bool has_efficiency(const struct lk_forecast_point *p)
 static void write_reference(const struct lk_forecast *f, char *out, size_t size)
 {
     const char *reference = f->reference ? f->reference : "";
-    bool counts = *reference >= '1' && *reference <= '9';
     bool strong = strstr(reference, "global batch") != NULL;
 
-    snprintf(out, size, "of linear scaling%s%.*s%s", counts ? " from " : "",
-             counts ? (int)strcspn(reference, ",") : 0, reference,
-             strong ? " at a fixed global batch" : "");
+    snprintf(out, size, "of linear scaling%s%.*s%s", *reference ? " from " : "",
+             (int)strcspn(reference, ","), reference, strong ? " at a fixed global batch" : "");
 }
 
 /* Write "; most is lost to exposed communication, 8.0 % of the step", or nothing. */

@@ -34,6 +34,11 @@
  *     overlap    D_in(r) - (1 + s(r)) W_in(r)
  *     rest       the remainder: g - g0
  *
+ * One rank alone exchanges nothing: what its collectives take is in its rest. The reference's own
+ * step is not ideal either. Beyond the ideal it has losses of its own (reference_own_s), which
+ * tables of pools show as a row and take from those of the run: the ideal and that row are the step
+ * of linear scaling, whose share of the step is the efficiency.
+ *
  * The last four rows need the reference's work item by item. A backward is cut at its GRADIENT
  * instants; forward and every piece are items, W the sum of the reference's means of a step's
  * items. D_out and W_out are measured and reference time of the items that had no collective
@@ -125,6 +130,10 @@ struct lk_analysis {
     const struct lk_run *run; /* borrowed, outlives this */
     char *reference;          /* description of the reference run */
     int reference_ranks;      /* its ranks; 0: the ideal is modelled */
+    double efficiency;        /* lk_scaling_efficiency against it; where the ideal is modelled, the
+                                 ideal's share of the step; NaN: exposure is not known */
+    double reference_own_s;   /* what the reference's step for as many samples a rank takes beyond
+                                 the ideal: its own communication and waits. 0: it is modelled */
     bool modelled;
     bool aligned; /* false: some clock was never compared */
     /* False for traces without compute, as an MPI job's: how much of the collectives it

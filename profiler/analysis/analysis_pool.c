@@ -59,12 +59,35 @@ static double step_of(const struct lk_analysis *a, int unused)
 static double efficiency_of(const struct lk_analysis *a, int unused)
 {
     (void)unused;
-    return a->exposure_known ? a->losses_s[LK_LOSS_IDEAL] / a->step_s : NAN;
+    return a->efficiency;
+}
+
+static double reference_own_of(const struct lk_analysis *a, int unused)
+{
+    (void)unused;
+    return a->reference_own_s;
+}
+
+/* Return what of a row the reference has, too: of its own losses as much as the rows of
+ * communication hold, in order, and what is left in the rest. */
+static double own_of(const struct lk_analysis *a, int loss)
+{
+    static const enum lk_loss exposed[] = {LK_LOSS_WIRE, LK_LOSS_STRAGGLER, LK_LOSS_LAUNCH};
+    double left = a->reference_own_s;
+
+    for (size_t i = 0; i < LK_COUNT(exposed); i++) {
+        double part = fmax(0, fmin(left, a->losses_s[exposed[i]]));
+
+        if ((int)exposed[i] == loss)
+            return part;
+        left -= part;
+    }
+    return loss == LK_LOSS_REST ? left : 0;
 }
 
 static double loss_of(const struct lk_analysis *a, int loss)
 {
-    return a->losses_s[loss];
+    return a->losses_s[loss] - own_of(a, loss);
 }
 
 /* Sum up a number of all runs; one that a run has not is not known. */
@@ -145,11 +168,17 @@ static enum lk_status add(struct lk_pool *p, const struct lk_analysis *of,
     return LK_OK;
 }
 
+/* Return the step of linear scaling. */
+static double linear_of(const struct lk_pool *p)
+{
+    return p->losses_s[LK_LOSS_IDEAL].mean + p->reference_own_s.mean;
+}
+
 /* Take the mean cost, and the run that is nearest to it as the example. */
 static void settle(struct lk_pool *p, struct lk_pooled_finding *f)
 {
     const struct lk_finding *like = f->is;
-    double step_s = p->step_s.mean, ideal_s = p->losses_s[LK_LOSS_IDEAL].mean;
+    double step_s = p->step_s.mean, linear_s = linear_of(p);
 
     f->cost_s /= (double)f->n_runs;
     for (size_t i = 0; i < p->n; i++)
@@ -163,7 +192,7 @@ static void settle(struct lk_pool *p, struct lk_pooled_finding *f)
             }
         }
     f->points = f->cost_s > 0 && f->cost_s < step_s
-                    ? 100 * (ideal_s / (step_s - f->cost_s) - ideal_s / step_s)
+                    ? 100 * (linear_s / (step_s - f->cost_s) - linear_s / step_s)
                     : NAN;
 }
 
@@ -240,8 +269,10 @@ enum lk_status lk_pool(const struct lk_analysis *runs, size_t n, struct lk_pool 
 
     p.step_s = spread(&p, step_of, 0);
     p.efficiency = spread(&p, efficiency_of, 0);
+    p.reference_own_s = spread(&p, reference_own_of, 0);
     for (int loss = 0; loss < LK_LOSS_COUNT; loss++)
         p.losses_s[loss] = spread(&p, loss_of, loss);
+    p.efficiency.mean = linear_of(&p) / p.step_s.mean; /* of the mean step */
     LK_TRY(pool_findings(&p));
     *out = p;
     p = (struct lk_pool){0};
@@ -279,9 +310,9 @@ static double share_of_step(const struct lk_pool *p, double s)
     X("hi_s",      "most",                LK_DIM_TIME, 0,  OF_RUNS(p, s->hi))                      \
     X("share",     "share of step",       LK_DIM_NONE, LK_TABLE_PERCENT, share_of_step(p, s->mean))        \
     X("least_s",   "least rank",          LK_DIM_TIME, 0,                                          \
-      OF_RANKS(p, a->ranks[least].losses_s[loss]))                                                 \
+      OF_RANKS(p, a->ranks[least].losses_s[loss] - own_of(a, loss)))                                                 \
     X("most_s",    "most",                LK_DIM_TIME, 0,                                          \
-      OF_RANKS(p, a->ranks[most].losses_s[loss]))                                                  \
+      OF_RANKS(p, a->ranks[most].losses_s[loss] - own_of(a, loss)))                                                  \
     X("most_rank", "on rank",             LK_DIM_NONE, -1,                                         \
       OF_RANKS(p, (double)lk_run_rank(a->run, most)))
 #define FINDINGS(X)                                                                                \
@@ -342,16 +373,18 @@ out:
     return st;
 }
 
-static enum lk_status add_step(const struct lk_pool *p, struct lk_table *t)
+/* Add a row that is no loss of the run's. */
+static enum lk_status add_other(const struct lk_pool *p, const char *key, const char *name,
+                                const char *text, const struct lk_spread *s, struct lk_table *t)
 {
     LK_PASS(lk_table_row(t));
-    LK_PASS(lk_table_word(t, "loss", "step"));
-    LK_PASS(lk_table_word(t, "name", "step"));
-    LK_PASS(lk_table_word(t, "text", "step"));
-    LK_PASS(lk_table_number(t, "mean_s", p->step_s.mean));
-    LK_PASS(lk_table_number(t, "lo_s", OF_RUNS(p, p->step_s.lo)));
-    LK_PASS(lk_table_number(t, "hi_s", OF_RUNS(p, p->step_s.hi)));
-    return lk_table_number(t, "share", share_of_step(p, p->step_s.mean));
+    LK_PASS(lk_table_word(t, "loss", key));
+    LK_PASS(lk_table_word(t, "name", name));
+    LK_PASS(lk_table_word(t, "text", text));
+    LK_PASS(lk_table_number(t, "mean_s", s->mean));
+    LK_PASS(lk_table_number(t, "lo_s", OF_RUNS(p, s->lo)));
+    LK_PASS(lk_table_number(t, "hi_s", OF_RUNS(p, s->hi)));
+    return lk_table_number(t, "share", share_of_step(p, s->mean));
 }
 
 /* Say where the ideal is from, and what is not known. */
@@ -397,9 +430,14 @@ static enum lk_status note_steps(const struct lk_run *run, struct lk_table *t)
 static enum lk_status fill_waterfall(const struct lk_pool *p, struct lk_table *t)
 {
     for (int loss = 0; loss < LK_LOSS_COUNT; loss++)
-        if (lk_pool_knows(p, (enum lk_loss)loss))
+        if (lk_pool_knows(p, (enum lk_loss)loss)) {
             LK_PASS(add_loss(p, (enum lk_loss)loss, t));
-    LK_PASS(add_step(p, t));
+            if (loss == LK_LOSS_IDEAL && p->reference_own_s.mean != 0)
+                LK_PASS(add_other(p, "reference", "losses of the reference",
+                                  "communication and waits that the reference has, too",
+                                  &p->reference_own_s, t));
+        }
+    LK_PASS(add_other(p, "step", "step", "step", &p->step_s, t));
     LK_PASS(note_ideal(&p->runs[0], t));
     return note_steps(p->runs[0].run, t);
 }

@@ -35,8 +35,10 @@ struct lk_pooled_finding {
 struct lk_pool {
     const struct lk_analysis *runs; /* n of them; borrowed, outlive this */
     size_t n;
-    struct lk_spread step_s, efficiency, losses_s[LK_LOSS_COUNT];
-    struct lk_pooled_finding *findings; /* causes by cost, consequences behind their causes */
+    struct lk_spread step_s, efficiency;
+    struct lk_spread losses_s[LK_LOSS_COUNT]; /* but for the ideal, beyond the reference's own */
+    struct lk_spread reference_own_s;         /* with the ideal: the step of linear scaling */
+    struct lk_pooled_finding *findings;       /* causes by cost, consequences behind their causes */
     size_t n_findings, capacity;
 };
 

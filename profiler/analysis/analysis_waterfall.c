@@ -298,8 +298,9 @@ static double settle(double s)
     return fabs(s) < 1e-12 ? 0 : s;
 }
 
+/* alone: of a run of one rank, which exchanges nothing. */
 static void fill_losses(struct lk_analysis_rank *r, const struct lk_work *w,
-                        const struct balance *b, double common)
+                        const struct balance *b, double common, bool alone)
 {
     double work_s = b->out_work_s + b->in_work_s;
     double *loss = r->losses_s;
@@ -309,9 +310,9 @@ static void fill_losses(struct lk_analysis_rank *r, const struct lk_work *w,
     loss[LK_LOSS_SLOW_RANK] = (r->slowdown - common) * work_s;
     loss[LK_LOSS_COLOCATION] = common * work_s;
     loss[LK_LOSS_OVERLAP] = b->in_s - (1 + r->slowdown) * b->in_work_s;
-    loss[LK_LOSS_LAUNCH] = r->split.s[LK_PART_LAUNCH];
-    loss[LK_LOSS_STRAGGLER] = r->split.s[LK_PART_STRAGGLER];
-    loss[LK_LOSS_WIRE] = r->split.s[LK_PART_WIRE];
+    loss[LK_LOSS_LAUNCH] = alone ? 0 : r->split.s[LK_PART_LAUNCH];
+    loss[LK_LOSS_STRAGGLER] = alone ? 0 : r->split.s[LK_PART_STRAGGLER];
+    loss[LK_LOSS_WIRE] = alone ? 0 : r->split.s[LK_PART_WIRE];
     loss[LK_LOSS_OPTIMIZER] = r->split.s[LK_PART_OPTIMIZER] - w->optimizer_s;
     loss[LK_LOSS_REST] = 0; /* the last row: closed by the loop */
     for (int i = 0; i < LK_LOSS_COUNT; i++) {
@@ -336,7 +337,7 @@ enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_wor
     if (a->run->n > 1) /* a rank alone has no co-located neighbour */
         LK_TRY(lower_median(a, slowdown_of, &common));
     for (size_t k = 0; k < a->run->n; k++) {
-        fill_losses(&a->ranks[k], w, &balance[k], common);
+        fill_losses(&a->ranks[k], w, &balance[k], common, lk_run_world_size(a->run) == 1);
         for (int i = 0; i < LK_LOSS_COUNT; i++)
             a->losses_s[i] += a->ranks[k].losses_s[i] / (double)a->run->n;
     }

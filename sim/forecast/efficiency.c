@@ -14,12 +14,6 @@ static double work(const struct lk_config *c)
     return lk_config_samples(c) / c->world_size;
 }
 
-/* Returns the throughput of one GPU when a step takes this long. */
-static double rate(const struct lk_config *c, double step_s)
-{
-    return work(c) / step_s;
-}
-
 /* Returns true if nothing explains an efficiency above 1 but error: the same work a GPU, on more of
  * them, was forecast and not measured. */
 static bool at_most_1(const struct lk_prediction *p, const struct lk_prediction *r)
@@ -58,16 +52,16 @@ static enum lk_status set_efficiency(const struct lk_prediction *p, const struct
 {
     enum lk_status st = LK_OK;
     double reference_s = isnan(r->measured_s) ? r->step_s : r->measured_s;
-    double of_reference = rate(&r->config, reference_s);
-    double value = rate(&p->config, p->step_s) / of_reference, *ratios = NULL;
+    const struct lk_config *c = &p->config, *of = &r->config;
+    double value = lk_scaling_efficiency(c, p->step_s, of, reference_s), *ratios = NULL;
     struct lk_estimate e = {.value = value,
-                            .lo = rate(&p->config, p->hi_s) / of_reference,
-                            .hi = rate(&p->config, p->lo_s) / of_reference};
+                            .lo = lk_scaling_efficiency(c, p->hi_s, of, reference_s),
+                            .hi = lk_scaling_efficiency(c, p->lo_s, of, reference_s)};
 
     if (p->n_draws && p->n_draws == r->n_draws) {
         LK_TRY(lk_alloc(&ratios, p->n_draws, sizeof *ratios));
         for (size_t i = 0; i < p->n_draws; i++)
-            ratios[i] = rate(&p->config, p->draws_s[i]) / rate(&r->config, r->draws_s[i]);
+            ratios[i] = lk_scaling_efficiency(c, p->draws_s[i], of, r->draws_s[i]);
         e = lk_stats_interval(value, ratios, p->n_draws, level);
     }
     if (at_most_1(p, r)) {

@@ -129,7 +129,7 @@ START_TEST(forecasts)
     check(0, TEXTS("GPUs"), "predict job.json b.json --gpus=1,2,4 --draws=40 --out=fb.json");
     check(0,
           TEXTS("4 GPUs, batch 8: B does not differ", "beyond their intervals",
-                "of linear scaling, A ", "1 points of A, 0 of the"),
+                "of linear scaling from 1 GPU, A ", "1 points of A, 0 of the"),
           "compare fa.json fb.json");
 }
 END_TEST

@@ -1,6 +1,7 @@
 /* Repetitions become one result: means over the runs, their spread, the findings that they share.
  */
 #include "base/array.h"
+#include "base/rng.h"
 #include "profiler/analysis/analysis_pool.h"
 #include "profiler/analysis/run_set.h"
 #include "tests/rigs/must.h"
@@ -64,6 +65,63 @@ START_TEST(means)
     ck_assert_double_eq(r.pool.step_s.hi, r.analyses[2].step_s);
     ck_assert_int_eq(lk_pool_worst(&r.pool), LK_LOSS_WIRE);
     repeated_fini(&r);
+}
+END_TEST
+
+/* With a reference, its step is that of linear scaling, and its share of the step the efficiency;
+ * the rows sum from it to the step, and none of communication is negative. One rank has none. */
+START_TEST(rows_sum_from_linear_to_the_step)
+{
+    for (uint64_t i = 0; i < 100; i++) {
+        struct lk_rng g = lk_rng_init(31, i);
+        const struct step_model few = step_model_default(
+            (struct step_model){.seed = 2 * i + 1,
+                                .ranks = 1 + (int)lk_rng_below(&g, 3),
+                                .bandwidth_Bps = 1e9 * (1 + lk_rng_uniform(&g))});
+        const struct step_model many = step_model_default(
+            (struct step_model){.seed = 2 * i + 2,
+                                .ranks = 4 + (int)lk_rng_below(&g, 3),
+                                .bandwidth_Bps = 1e9 * (1 + lk_rng_uniform(&g))});
+        const struct step_model *models[] = {&few, &many};
+        struct lk_run runs[2];
+        struct lk_analysis a[2];
+        struct lk_pool pool;
+        const struct lk_run *ref = &runs[0];
+        struct lk_config config[2];
+        double sum, linear_s;
+
+        for (int k = 0; k < 2; k++) {
+            struct lk_trace *traces = NULL;
+
+            must(step_model_run(models[k], &traces, NULL));
+            must(lk_run_take("run", traces, (size_t)models[k]->ranks, &runs[k]));
+            config[k] = (struct lk_config){
+                .world_size = models[k]->ranks, .local_batch = 8, .accumulation = 1};
+            must(lk_analyze(&runs[k], &ref, few.ranks > 1 && !k ? 0 : 1, &a[k]));
+        }
+        must(lk_pool(&a[1], 1, &pool));
+        /* Weak scaling: a rank has the same samples in either step. Runs and forecasts divide so,
+         * too: throughput(K) / (K throughput(1)). */
+        ck_assert_double_eq_tol(pool.efficiency.mean, a[0].step_s / a[1].step_s, 1e-9);
+        ck_assert_double_eq_tol(
+            pool.efficiency.mean,
+            lk_scaling_efficiency(&config[1], a[1].step_s, &config[0], a[0].step_s), 1e-9);
+        linear_s = pool.losses_s[LK_LOSS_IDEAL].mean + pool.reference_own_s.mean;
+        ck_assert_double_eq_tol(linear_s, a[0].step_s, 1e-9);
+        sum = pool.reference_own_s.mean;
+        for (int loss = 0; loss < LK_LOSS_COUNT; loss++)
+            sum += pool.losses_s[loss].mean;
+        ck_assert_double_eq_tol(sum, a[1].step_s, 1e-9);
+        for (int loss = LK_LOSS_LAUNCH; loss <= LK_LOSS_WIRE; loss++) {
+            ck_assert_double_ge(pool.losses_s[loss].mean, 0);
+            ck_assert(few.ranks > 1 || a[0].losses_s[loss] == 0);
+        }
+        lk_pool_fini(&pool);
+        for (int k = 0; k < 2; k++) {
+            lk_analysis_fini(&a[k]);
+            lk_run_fini(&runs[k]);
+        }
+    }
 }
 END_TEST
 
@@ -150,6 +208,7 @@ END_TEST
 SUITE(analysis_pool, t)
 {
     tcase_add_test(t, means);
+    tcase_add_test(t, rows_sum_from_linear_to_the_step);
     tcase_add_test(t, findings);
     tcase_add_test(t, slow_rank_is_one_cause);
     tcase_add_loop_test(t, repetitions_agree, 0, 7);

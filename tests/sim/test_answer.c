@@ -62,8 +62,8 @@ static const struct {
     {"1 GPU, same local batch and accumulation", 1, 1, 1, 1,
      "1 GPU takes 10.0 ms a step (9.00 to 12.0): 800 samples/s."},
     {"the smallest count, as forecast", 4, 0.995, 0.9, 1,
-     "4 GPUs reach 100 % of linear scaling (90 to 100): 10.0 ms a step (9.00 to 12.0), 3,200 "
-     "samples/s."},
+     "4 GPUs reach 100 % of linear scaling from the smallest count (90 to 100): 10.0 ms a step "
+     "(9.00 to 12.0), 3,200 samples/s."},
 };
 
 START_TEST(a_point_is_a_sentence)
