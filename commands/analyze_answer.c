@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/units.h"
+#include "facts/coll.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -258,6 +259,9 @@ enum lk_status analyze_answer(const struct analyzed *a, struct lk_page *page)
     X("nodes",         "nodes",        LK_DIM_NONE, -1, (double)info->nodes)                       \
     X("local_batch",   "local batch",  LK_DIM_NONE, -1, (double)info->local_batch)                 \
     X("accumulation",  "accumulation", LK_DIM_NONE, -1, (double)info->accumulation)                \
+    X("global_batch",  "global batch", LK_DIM_NONE, -1, global_batch)                              \
+    X("buckets",       "buckets",      LK_DIM_NONE, -1, t_of.buckets)                              \
+    X("sent_bytes",    "sent a step",  LK_DIM_BYTES, 0, t_of.sent_bytes)                           \
     X("runs",          "runs",         LK_DIM_NONE, -1, (double)p->n)                              \
     X("step_s",        "step",         LK_DIM_TIME, 0,  step.mean)                                 \
     X("step_lo_s",     "least run",    LK_DIM_TIME, 0,  step.lo)                                   \
@@ -279,6 +283,28 @@ static struct lk_spread of_runs(const struct lk_pool *p, struct lk_spread s)
     return p->n > 1 ? s : (struct lk_spread){s.mean, NAN, NAN};
 }
 
+/* What a rank exchanges in a step. */
+struct traffic {
+    double buckets, sent_bytes; /* gradients' buckets; bytes that a rank of a ring sends, in all */
+};
+
+static struct traffic traffic_of(const struct lk_analysis *a)
+{
+    struct traffic t = {0, 0};
+    int ranks = lk_run_world_size(a->run);
+
+    for (const struct lk_analysis_bucket *b = a->buckets; b < a->buckets + a->n_buckets; b++) {
+        enum lk_coll coll = LK_ALL_REDUCE;
+
+        t.buckets += b->bucket >= 0;
+        if (b->bucket >= 0 ||
+            (b->function && lk_coll_find(b->function, strlen(b->function), &coll)))
+            t.sent_bytes += lk_coll_wire_bytes(coll, (double)b->bytes, ranks) * (double)b->n /
+                            (double)a->run->n_steps;
+    }
+    return t;
+}
+
 enum lk_status analyze_configurations(const struct analyzed *a, struct lk_table **out)
 {
     static const struct lk_spread unknown = {NAN, NAN, NAN};
@@ -291,6 +317,9 @@ enum lk_status analyze_configurations(const struct analyzed *a, struct lk_table 
         const struct lk_run_info *info = about(p);
         const struct lk_spread step = of_runs(p, p->step_s);
         const struct lk_spread e = is_reference(p) ? unknown : of_runs(p, p->efficiency);
+        const struct traffic t_of = traffic_of(&p->runs[0]);
+        const double global_batch =
+            (double)info->local_batch * info->accumulation * info->world_size;
         enum lk_loss worst = lk_pool_worst(p);
         bool loss = worst != LK_LOSS_IDEAL && !is_reference(p);
 

@@ -352,16 +352,24 @@ struct reference {
     X("step_hi_s",     "to",           LK_DIM_TIME, 0,  step->hi)                                  \
     X("samples_per_s", "samples/s",    LK_DIM_NONE, 1,  throughput)                                \
     X("efficiency",    "efficiency",   LK_DIM_NONE, LK_TABLE_PERCENT, efficiency)                  \
-    X("loss",          "final loss",   LK_DIM_NONE, 4,  final_loss(s, i))
+    X("loss",          "final loss",   LK_DIM_NONE, 4,  final_loss(s, i))                          \
+    X("learning_rate", "l.r.",         LK_DIM_NONE, 6,  rate)                                      \
+    X("epoch_s",       "an epoch",     LK_DIM_TIME, 0,  epoch / throughput)
 
 static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
 /* clang-format on */
 
-static enum lk_status add_row(const struct run_grid *s, size_t i, const struct lk_estimate *step,
-                              const struct reference *ref, struct lk_table *t)
+static enum lk_status add_row(const struct run_grid *s, const struct run_options *o, size_t i,
+                              const struct lk_estimate *step, const struct reference *ref,
+                              struct lk_table *t)
 {
     const struct run_point *p = &s->points[i];
-    double throughput = lk_config_samples(&p->config) / step->value;
+    const bool trains = o->device != RUN_DEVICE_TIMED;
+    double batch = lk_config_samples(&p->config), throughput = batch / step->value;
+    /* In force after the warm-up of the rate; the size of a text is not known here. */
+    double rate =
+        trains ? lk_optim_rate(&o->train.optim, o->train.optim.warmup_steps, (int64_t)batch) : NAN;
+    double epoch = trains && !o->train.data ? (double)o->train.samples : NAN;
     double efficiency = ref->config && p->on_curve ? lk_scaling_efficiency(&p->config, step->value,
                                                                            ref->config, ref->step_s)
                                                    : NAN;
@@ -439,7 +447,7 @@ enum lk_status run_grid_table(const struct run_grid *s, const struct run_options
         LK_TRY(step_time(s, i, o->train.warmup_steps, &steps[i]));
     ref = find_reference(s, steps);
     for (size_t i = 0; i < s->n_points; i++)
-        LK_TRY(add_row(s, i, &steps[i], &ref, t));
+        LK_TRY(add_row(s, o, i, &steps[i], &ref, t));
     LK_TRY(add_notes(s, o, &ref, t, page));
     *out = t;
     t = NULL;

@@ -43,7 +43,8 @@ static double known_bytes(uint64_t bytes)
     X("evidence", "evidence", LK_DIM_NONE, -1,                                                     \
       *p->evidence_text ? p->evidence_text : lk_evidence_name(p->evidence))                        \
     X("grade", "evidence", LK_DIM_NONE, LK_TABLE_DATA, lk_evidence_name(p->evidence))              \
-    X("lost_to", "lost to", LK_DIM_NONE, LK_TABLE_DATA, lost)
+    X("lost_to", "lost to", LK_DIM_NONE, LK_TABLE_DATA, lost)                                      \
+    X("global_batch", "global batch", LK_DIM_NONE, LK_TABLE_DATA, lk_config_samples(&p->config))
 static const struct lk_column point_columns[] = {POINT_COLUMNS(LK_TABLE_COLUMN)};
 
 #define GAIN_COLUMNS(X)                                                                            \

@@ -525,43 +525,6 @@ static void forget_exposure(struct lk_analysis *a)
         a->buckets[i].exposed_s = NAN;
 }
 
-/* ---- The efficiency ---- */
-
-static struct lk_config config_of(const struct lk_run *run)
-{
-    const struct lk_run_info *info = lk_run_about(run);
-
-    return (struct lk_config){.world_size = info->world_size,
-                              .local_batch = info->local_batch,
-                              .accumulation = info->accumulation};
-}
-
-/* Return the mean step of n runs, over ranks and steps. */
-static double mean_step_s(const struct lk_run *const *runs, size_t n)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < runs[i]->n; k++)
-            for (size_t s = 0; s < runs[i]->n_steps; s++)
-                sum += lk_step_window_s(lk_rank_step(&runs[i]->ranks[k], runs[i]->steps[s])) /
-                       (double)(n * runs[i]->n * runs[i]->n_steps);
-    return sum;
-}
-
-static void set_efficiency(struct lk_analysis *a, const struct lk_run *const *refs, size_t n_refs)
-{
-    const struct lk_config c = config_of(a->run);
-
-    a->efficiency = a->losses_s[LK_LOSS_IDEAL] / a->step_s;
-    if (n_refs) {
-        const struct lk_config of = config_of(refs[0]);
-
-        a->efficiency = lk_scaling_efficiency(&c, a->step_s, &of, mean_step_s(refs, n_refs));
-        a->reference_own_s = a->efficiency * a->step_s - a->losses_s[LK_LOSS_IDEAL];
-    }
-}
-
 /* ---- The whole ---- */
 
 enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *refs, size_t n_refs,
@@ -584,7 +547,7 @@ enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *
     LK_TRY(lk_analysis_lateness_(&a));
     LK_TRY(n_refs ? lk_work_measure_(refs, n_refs, &work) : lk_work_model_(&a, &work));
     LK_TRY(lk_analysis_waterfall_(&a, &work));
-    set_efficiency(&a, refs, n_refs);
+    lk_analysis_efficiency_(&a, refs, n_refs);
     a.exposure_known = knows_exposure(run);
     if (!a.exposure_known)
         forget_exposure(&a);

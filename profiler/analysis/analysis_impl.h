@@ -31,6 +31,10 @@ enum lk_status lk_work_model_(const struct lk_analysis *a, struct lk_work *out);
 /* Compute slowdown and waterfall of every rank, and the mean waterfall over ranks, into a. pre: the
  * splits in a->ranks are filled. */
 enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_work *w);
+/* Set the efficiency against n_refs runs (0: none), and what their step takes beyond the ideal.
+ * pre: the waterfall is there. */
+void lk_analysis_efficiency_(struct lk_analysis *a, const struct lk_run *const *refs,
+                             size_t n_refs);
 
 /* Split the lateness of collectives into own and inherited. pre: arrivals and n_late are filled. */
 enum lk_status lk_analysis_lateness_(struct lk_analysis *a);

@@ -345,3 +345,40 @@ out:
     free(balance);
     return st;
 }
+
+/* ---- The efficiency ---- */
+
+static struct lk_config config_of(const struct lk_run *run)
+{
+    const struct lk_run_info *info = lk_run_about(run);
+
+    return (struct lk_config){.world_size = info->world_size,
+                              .local_batch = info->local_batch,
+                              .accumulation = info->accumulation};
+}
+
+/* Return the mean step of n runs, over ranks and steps. */
+static double mean_step_s(const struct lk_run *const *runs, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < runs[i]->n; k++)
+            for (size_t s = 0; s < runs[i]->n_steps; s++)
+                sum += lk_step_window_s(lk_rank_step(&runs[i]->ranks[k], runs[i]->steps[s])) /
+                       (double)(n * runs[i]->n * runs[i]->n_steps);
+    return sum;
+}
+
+void lk_analysis_efficiency_(struct lk_analysis *a, const struct lk_run *const *refs, size_t n_refs)
+{
+    const struct lk_config c = config_of(a->run);
+
+    a->efficiency = a->losses_s[LK_LOSS_IDEAL] / a->step_s;
+    if (n_refs) {
+        const struct lk_config of = config_of(refs[0]);
+
+        a->efficiency = lk_scaling_efficiency(&c, a->step_s, &of, mean_step_s(refs, n_refs));
+        a->reference_own_s = a->efficiency * a->step_s - a->losses_s[LK_LOSS_IDEAL];
+    }
+}

@@ -58,6 +58,8 @@ static const struct {
     {"analyze @/reps --table ranks", 0, "reps/r0", "reps/r1"},
     {"analyze @/reps --table findings --format csv", 0, "runs,cost_s,share,points", ""},
     {"analyze @/mixed", 0, "Configurations", "(one run)"},
+    {"analyze @/mixed --table configurations --format csv", 0,
+     "accumulation,global_batch,buckets,sent_bytes,", "\n"},
     {"analyze @/mixed --format json", 0, "\"gpus\": \"2\", \"local_batch\": \"16\"",
      "exposed_comm_s"},
     {"analyze @/curve --format csv --table waterfall", 0, "mean_s", "straggler,"},

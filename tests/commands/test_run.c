@@ -383,6 +383,8 @@ START_TEST(summary)
     ck_assert_double_eq_tol(lk_table_cell(t, 1, "samples_per_s")->number, 8 / 0.1225, 1e-9);
     ck_assert_double_eq_tol(lk_table_cell(t, 1, "efficiency")->number, 0.0975 / 0.1225, 1e-12);
     ck_assert_double_eq_tol(lk_table_cell(t, 1, "loss")->number, 1.5, 1e-12);
+    ck_assert_double_eq_tol(lk_table_cell(t, 1, "learning_rate")->number, 0.001, 1e-12);
+    ck_assert_double_eq_tol(lk_table_cell(t, 1, "epoch_s")->number, 65536 * 0.1225 / 8, 1e-9);
     ck_assert_int_eq(run_answer(t, &o, &page), LK_OK);
     ck_assert_str_eq(page.answer[0], "2 ranks: 122 ms a step (108 to 139), 65.3 samples/s, "
                                      "80 % of linear scaling against 1 rank.");
