@@ -29,7 +29,7 @@ static const struct {
     {"calibrate -n 2 --sizes 4KiB,64KiB --algorithms auto --repetitions 3 --budget 1s --out "
      "%s/c.json",
      "All-reduce of 64.0 KiB on 2 ranks: "},
-    {"import " CORPUS "kineto/gpu.json --out %s/import", "Read 1 of 2 ranks, 2 steps: "},
+    {"import " CORPUS "kineto/gpu.json --out %s/import", "Read 1 of 2 ranks, 2 complete steps: "},
     {"import " CORPUS "nccl_tests/plain.log --base dgx-h100 --out %s/i.json",
      "All-reduce of 256 MiB on 4 GPUs of 2 nodes: "},
     {"import " CORPUS "training_log/torchtitan.log --gpus 8 --out %s/t.csv", "Read 1 log: 8 GPUs"},
