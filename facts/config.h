@@ -47,7 +47,7 @@ struct lk_config {
     int nodes;
     int local_batch;                 /* samples of a rank's micro-batch; 0: not known */
     int accumulation;                /* micro-batches a step */
-    bool no_sync;                    /* gradients are reduced on the last micro-batch alone */
+    enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
     uint64_t first_bytes, cap_bytes; /* bucket limits; 0: not known */
     enum lk_algo algo;               /* of the collectives; AUTO: what the cluster would choose */
     enum lk_grad_dtype grad_dtype;   /* dtype that gradients are produced in */
@@ -86,6 +86,10 @@ bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch
  * number), which then hold more ranks each. LK_EUSAGE: the ranks do not divide equally among them.
  */
 enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most);
+/* Set the scheme, and `reduce` as its library does; own: as the job's plain DDP does. */
+void lk_config_shard(struct lk_config *c, enum lk_sharding s, enum lk_reduction own);
+/* Return true if a rank keeps its whole gradients from one micro-batch to the next. */
+bool lk_config_keeps_gradients(const struct lk_config *c);
 /* Return true if every step learns from the whole global batch, by gradients of its own parameters.
  */
 bool lk_config_is_synchronous(const struct lk_config *c);

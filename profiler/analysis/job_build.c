@@ -329,7 +329,7 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.nodes = info->nodes;
     out->config.local_batch = info->local_batch;
     out->config.accumulation = info->accumulation;
-    out->config.no_sync = info->no_sync;
+    out->config.reduce = info->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
     out->config.first_bytes = info->first_bytes;
     out->config.cap_bytes = info->cap_bytes;
     LK_PASS(lk_strdup(&out->source, run->dir));
@@ -484,7 +484,7 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->first_bytes = info->first_bytes;
     j->cap_bytes = info->cap_bytes;
     j->accumulation = info->accumulation;
-    j->no_sync = info->no_sync;
+    j->reduce = info->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
     LK_PASS(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
     if (facts.prefetch >= 0)
         j->prefetch_depth = facts.prefetch;

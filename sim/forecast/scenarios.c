@@ -20,7 +20,7 @@ static uint64_t hash_of(const struct lk_item *i)
                               (uint64_t)c->world_size,
                               (uint64_t)c->local_batch,
                               (uint64_t)c->accumulation,
-                              c->no_sync,
+                              (uint64_t)c->reduce,
                               c->first_bytes,
                               c->cap_bytes,
                               (uint64_t)c->sharding,

@@ -24,7 +24,7 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .nodes = 1,
                               .local_batch = lk_job_usual_batch(j),
                               .accumulation = j->accumulation,
-                              .no_sync = j->no_sync,
+                              .reduce = j->reduce,
                               .first_bytes = j->first_bytes,
                               .cap_bytes = j->cap_bytes};
 }

@@ -24,7 +24,7 @@
 bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r);
 
 /* Return true if runs of both have the same step: buckets do not count on one rank, nor does
- * no_sync without accumulation. */
+ * `reduce` without accumulation. */
 bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b);
 
 /* The job's runs that count on the cluster; both are borrowed. */
@@ -47,7 +47,7 @@ int lk_runs_accumulation(const struct lk_runs *r, const struct lk_config *at);
 
 /*
  * Extrapolation factors of a configuration's accumulation and bucket cap beyond the runs that
- * count; 1: within, or no run tells. A run of one micro-batch covers both kinds of no_sync.
+ * count; 1: within, or no run tells. A run of one micro-batch covers all kinds of `reduce`.
  */
 struct lk_runs_extrapolation {
     double accumulation, cap;

@@ -291,15 +291,15 @@ static enum lk_status add_backward_gathers(struct build *b, const struct group *
 }
 
 /*
- * Add what hybrid sharding reduces over the groups: each bucket's shard, after its reduce-scatter
- * of the last micro-batch. Both have the same position; the order of the list separates them.
+ * Add what hybrid sharding reduces over the groups: each bucket's shard, after its reduce-scatter.
+ * Both have the same position; the order of the list separates them.
  */
 static enum lk_status add_across(struct build *b, const struct group *shard)
 {
     struct group across = counterparts(b, shard);
     size_t first = b->n;
 
-    LK_PASS(add_gradients(b, &across, LK_ALL_REDUCE, false));
+    LK_PASS(add_gradients(b, &across, LK_ALL_REDUCE, b->config->reduce == LK_REDUCTION_EVERY));
     for (size_t i = first; i < b->n; i++) {
         struct coll *c = &b->colls[i];
 
@@ -325,8 +325,7 @@ static enum lk_status check_pace(const struct build *b, enum lk_pace pace)
 static enum lk_status add_in_group(struct build *b, const struct lk_sharding_traits *t,
                                    const struct group *g)
 {
-    bool every =
-        t->reduced == LK_REDUCED_NO_SYNC ? !b->config->no_sync : t->reduced == LK_REDUCED_EVERY;
+    bool every = b->config->reduce != LK_REDUCTION_LAST;
 
     if (t->gathers >= LK_GATHERS_FORWARD)
         LK_PASS(add_forward_gathers(b, g));
@@ -334,7 +333,7 @@ static enum lk_status add_in_group(struct build *b, const struct lk_sharding_tra
         LK_PASS(add_backward_gathers(b, g));
     LK_PASS(add_gradients(b, g, t->scatters ? LK_REDUCE_SCATTER : LK_ALL_REDUCE, every));
     /* Without a barrier the parameters need not be there before the next step. */
-    for (size_t i = 0; t->pace == LK_PACE_FREE && i < b->n; i++)
+    for (size_t i = 0; t->pace == LK_PACE_FREE && !every && i < b->n; i++)
         b->colls[i].step.need = LK_STEP_END;
     return LK_OK;
 }
@@ -385,7 +384,7 @@ static enum lk_status add_used_map(struct build *b)
     if (!b->job->find_unused_parameters || b->config->sharding != LK_SHARDING_DDP)
         return LK_OK;
     return add_other(b, &b->all, LK_ALL_REDUCE, USED_MAP_BYTES * b->job->n_tensors,
-                     LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, !b->config->no_sync);
+                     LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, b->config->reduce != LK_REDUCTION_LAST);
 }
 
 /* ---- The whole ---- */

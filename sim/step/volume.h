@@ -5,22 +5,21 @@
  * With M bytes of gradients (and of parameters), N ranks and k micro-batches, a rank sends in an
  * optimizer step
  *
- *   ddp, no_sync         1 all-reduce                               2 (N-1)/N M
- *   ddp                  k all-reduce                               2k (N-1)/N M
- *   zero1                1 reduce-scatter, 1 all-gather             2 (N-1)/N M
- *   zero2                k reduce-scatter, 1 all-gather             (k+1) (N-1)/N M
- *   zero3                2k all-gather, k reduce-scatter            3k (N-1)/N M
- *   shard-grad-op        k all-gather, k reduce-scatter             2k (N-1)/N M
- *   hsdp, groups of S    zero3 in a group, all-reduce of M/S over   3k (S-1)/S M + 2 (R-1)/R M/S
- *                        the R = N/S groups
- *   local-sgd, diloco    1 all-reduce every H steps                 2 (N-1)/N M / H
- *   async                1 reduce-scatter, 1 all-gather             2 (N-1)/N M
+ *   ddp                  r all-reduce                               2r (N-1)/N M
+ *   zero1, zero2         r reduce-scatter, 1 all-gather             (r+1) (N-1)/N M
+ *   zero3                2k all-gather, r reduce-scatter            (2k+r) (N-1)/N M
+ *   shard-grad-op        k all-gather, r reduce-scatter             (k+r) (N-1)/N M
+ *   hsdp, groups of S    zero3 in a group, a all-reduce of M/S      (2k+r) (S-1)/S M + 2a (R-1)/R
+ * M/S over the R = N/S groups local-sgd, diloco    1 all-reduce every H steps                 2
+ * (N-1)/N M / H async                r reduce-scatter, 1 all-gather             (r+1) (N-1)/N M
  *
+ * r and a follow from what is reduced: r = a = k of every micro-batch, r = a = 1 of the last, r = k
+ * and a = 1 where gradients are scattered in each and all-reduced between groups in the last.
  * (DeepSpeed and FSDP volumes: github.com/stas00/ml-engineering, training/model-parallelism;
- * DiLoCo: arXiv 2311.08105.) Where gradients are sharded, no_sync changes nothing: those of
- * each micro-batch are reduced. A unit of FSDP is a bucket here, so the bucket cap is the size of a
- * unit. local-sgd and diloco with a shard group all-reduce gradients within the group every step
- * (PyTorch's post_localSGD_hook; DiLoCo's workers of several GPUs).
+ * DiLoCo: arXiv 2311.08105; the three ways to reduce: pytorch#126166.) A unit of FSDP is a bucket
+ * here, so the bucket cap is the size of a unit. local-sgd and diloco with a shard group all-reduce
+ * gradients within the group every step (PyTorch's post_localSGD_hook; DiLoCo's workers of several
+ * GPUs).
  *
  * Compression works on buckets that are cut: fp16 and bf16 halve float32 (default_hooks.py),
  * PowerSGD makes three all-reduces of one (powerSGD_hook.py): tensors that are not worth it, all

@@ -64,7 +64,7 @@ START_TEST(a12_buckets_beyond_the_jobs_own_are_charged)
 
     sim_world_init(&w, 1, 1);
     c = config(&w.job, charges[_i].cap_bytes, charges[_i].accumulation);
-    c.no_sync = charges[_i].no_sync;
+    c.reduce = charges[_i].no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
     ck_assert_int_eq(lk_volume_init(&v, &w.job, &c), LK_OK);
     ck_assert_int_eq(lk_volume_own_buckets(&w.job, &own), LK_OK);
     ck_assert_uint_le(v.n, 64);
@@ -80,7 +80,7 @@ START_TEST(a12_buckets_beyond_the_jobs_own_are_charged)
     before = step_of(&bare, colls);
     m = bare;
     more_s = lk_bucket_cost_charge(&m, plain, colls, own, charges[_i].cost_s);
-    expected = charges[_i].cost_s * (n - own) * (c.no_sync ? 1 : c.accumulation);
+    expected = charges[_i].cost_s * (n - own) * (charges[_i].no_sync ? 1 : c.accumulation);
     ck_assert_double_eq_tol(more_s, expected, 1e-12);
     ck_assert_double_eq_tol(step_of(&m, colls) - before, expected, 1e-8);
     for (size_t i = 0; i < v.n; i++) {

@@ -60,7 +60,7 @@ static void world_of(const struct scenario *s, struct lk_job *job, struct lk_clu
     sim_truth_cluster(&t, 1, cluster);
     sim_truth_job(&t, 1, job);
     job->accumulation = s->accumulation;
-    job->no_sync = s->no_sync;
+    job->reduce = s->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
     job->find_unused_parameters = s->find_unused_parameters;
     if (s->sync_bn)
         ck_assert_int_eq(lk_alloc(&job->sync_bn, (size_t)s->sync_bn, sizeof *job->sync_bn), LK_OK);
@@ -94,7 +94,7 @@ static void simulate(const struct scenario *s, const struct lk_job *j, const str
                                .nodes = ranks,
                                .local_batch = 8,
                                .accumulation = j->accumulation,
-                               .no_sync = j->no_sync,
+                               .reduce = j->reduce,
                                .first_bytes = j->first_bytes,
                                .cap_bytes = j->cap_bytes,
                                .sharding = s->sharding};

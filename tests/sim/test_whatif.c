@@ -75,7 +75,7 @@ static const struct {
     {LK_AXIS_COMPRESSION, LK_AXIS_GPUS, "none,fp16", "4"},
     {LK_AXIS_PERIOD, LK_AXIS_SHARDING, "1,2,10,100", "diloco"},
     {LK_AXIS_PERIOD, LK_AXIS_SHARDING, "1,2,10,100", "local-sgd"},
-    {LK_AXIS_NO_SYNC, LK_AXIS_ACCUMULATION, "no,yes", "4"},
+    {LK_AXIS_REDUCE, LK_AXIS_ACCUMULATION, "every,last", "4"},
 };
 
 START_TEST(more_of_it_is_never_slower)
@@ -306,7 +306,7 @@ START_TEST(values_that_are_no_values)
         {LK_AXIS_GPUS, "", "--gpus"},
         {LK_AXIS_BUCKET_CAP, "-1MiB", "--bucket-cap"},
         {LK_AXIS_BUCKET_CAP, "1.5B", "--bucket-cap"},
-        {LK_AXIS_NO_SYNC, "maybe", "yes or no"},
+        {LK_AXIS_REDUCE, "maybe", "every last scatter"},
         {LK_AXIS_COMPRESSION, "zip", "powersgd"},
         {LK_AXIS_SHARDING, "zero9", "zero3"},
         {LK_AXIS_ALGORITHM, "magic", "ring"},

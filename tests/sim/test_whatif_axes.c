@@ -86,7 +86,7 @@ static const struct row on_hosts[] = {
     {"gpus=4 local-batch=16", 54e-3 + OPT + AR(4, M)},
     {"gpus=4 local-batch=12", 42e-3 + OPT + AR(4, M)},
     {"gpus=4 accumulation=8", 8 * (FWD + BWD) + OPT + AR(4, M)},
-    {"gpus=4 accumulation=8 no-sync=no", 8 * (FWD + BWD + AR(4, M)) + OPT},
+    {"gpus=4 accumulation=8 reduce=every", 8 * (FWD + BWD + AR(4, M)) + OPT},
     /* Two buckets: the first goes out in the middle of backward. */
     {"gpus=2 bucket-cap=8MiB", FWD + LATER(BWD, BWD / 2 + AR(2, M / 2)) + AR(2, M / 2) + OPT},
     /* While the first moves, backward advances at two thirds of its pace. */
@@ -117,6 +117,10 @@ static const struct row on_hosts[] = {
     {"gpus=4 sharding=zero1", FWD + BWD + OPT / 4 + 2 * RS(4, M)},
     {"gpus=4 sharding=zero1 accumulation=2", 2 * (FWD + BWD) + OPT / 4 + 2 * RS(4, M)},
     {"gpus=4 sharding=zero2 accumulation=2", 2 * (FWD + BWD + RS(4, M)) + OPT / 4 + RS(4, M)},
+    {"gpus=4 sharding=zero2 accumulation=2 reduce=last",
+     2 * (FWD + BWD) + OPT / 4 + 2 * RS(4, M)},
+    {"gpus=4 sharding=zero1 accumulation=2 reduce=every",
+     2 * (FWD + BWD + RS(4, M)) + OPT / 4 + RS(4, M)},
     /* One unit: gathered before forward and again before backward, hidden by nothing. */
     {"gpus=4 sharding=zero3", FWD + BWD + OPT / 4 + 3 * RS(4, M)},
     {"gpus=4 sharding=shard-grad-op", FWD + BWD + OPT / 4 + 2 * RS(4, M)},
