@@ -113,7 +113,8 @@ bool lk_may_be_best(const struct lk_pipeline *w, size_t point)
 {
     const struct lk_item *i = &w->all.v[w->points[point].item];
 
-    return !(i->at.batch_extrapolation > 1) && !i->too_large;
+    return !(i->at.batch_extrapolation > 1) && !i->too_large &&
+           !lk_prediction_gain_unproven(&i->at);
 }
 
 size_t lk_fastest(const struct lk_pipeline *w, int world_size, lk_point_filter *take, size_t except)

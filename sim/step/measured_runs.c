@@ -164,6 +164,15 @@ int lk_runs_accumulation(const struct lk_runs *r, const struct lk_config *at)
     return (int)fmin(fmax(at->accumulation, run.lo), run.hi);
 }
 
+bool lk_runs_are_sharded(const struct lk_runs *r)
+{
+    for (size_t i = 0; i < r->job->n_runs; i++)
+        if (r->job->runs[i].config.sharding != LK_SHARDING_DDP &&
+            lk_run_counts(r->cluster, &r->job->runs[i]))
+            return true;
+    return false;
+}
+
 bool lk_runs_is_first(const struct lk_runs *r, size_t i)
 {
     for (size_t k = 0; k < i; k++)

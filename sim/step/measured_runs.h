@@ -38,6 +38,8 @@ struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *clu
 
 /* Return the fewest GPUs of the job's runs that count on the cluster; 0: none counts. */
 int lk_runs_smallest(const struct lk_job *job, const struct lk_cluster *cluster);
+/* Return true if some run that counts was sharded. */
+bool lk_runs_are_sharded(const struct lk_runs *r);
 /* Return true if run i counts and no run before it that counts is of its configuration. */
 bool lk_runs_is_first(const struct lk_runs *r, size_t i);
 

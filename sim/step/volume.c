@@ -126,11 +126,15 @@ static struct group counterparts(const struct build *b, const struct group *shar
     return (struct group){ranks, nodes, nodes > 1 ? on_node : 1};
 }
 
+/* Add a collective. Tensors are copied into a scatter's buffer, or out of a gather's: read,
+ * written.
+ */
 static enum lk_status add(struct build *b, const struct group *g, struct coll c)
 {
-
     if (!c.step.bytes)
         return LK_OK;
+    if (c.of.tensors)
+        c.of.memory_bytes += 2 * (double)c.step.bytes;
     c.step.inside = g->nodes < 2;
     c.of.ranks = g->ranks;
     c.of.nodes = g->nodes;
@@ -141,9 +145,9 @@ static enum lk_status add(struct build *b, const struct group *g, struct coll c)
     return LK_OK;
 }
 
-/* Add a collective that carries no gradients. */
+/* Add a collective that carries no gradients, of a unit's parameters if it has tensors. */
 static enum lk_status add_other(struct build *b, const struct group *g, enum lk_coll coll,
-                                uint64_t bytes, double ready, double need, bool every)
+                                uint64_t bytes, int tensors, double ready, double need, bool every)
 {
     struct lk_step_coll c = {.coll = coll,
                              .bytes = bytes,
@@ -152,10 +156,15 @@ static enum lk_status add_other(struct build *b, const struct group *g, enum lk_
                              .every_micro_batch = every,
                              .bucket = -1};
 
-    return add(b, g, (struct coll){.step = c});
+    return add(b, g, (struct coll){.step = c, .of.tensors = tensors});
 }
 
 /* ---- Gradients ---- */
+
+static int tensors_of(const struct build *b, size_t k)
+{
+    return (int)(b->plan.first[k + 1] - b->plan.first[k]);
+}
 
 static struct coll of_bucket(const struct build *b, enum lk_coll coll, size_t k, bool every)
 {
@@ -164,7 +173,8 @@ static struct coll of_bucket(const struct build *b, enum lk_coll coll, size_t k,
                                   .ready = LK_STEP_BACKWARD + b->ready[k + 1],
                                   .need = LK_STEP_OPTIMIZER,
                                   .every_micro_batch = every,
-                                  .bucket = (int)k}};
+                                  .bucket = (int)k},
+                         .of.tensors = coll == LK_REDUCE_SCATTER ? tensors_of(b, k) : 0};
 }
 
 /*
@@ -258,7 +268,10 @@ static enum lk_status add_all_parameters(struct build *b, enum lk_coll coll, int
                              .need = LK_STEP_END,
                              .bucket = -1};
 
-    return add(b, &b->all, (struct coll){.step = c, .of.period = period});
+    return add(b, &b->all,
+               (struct coll){.step = c,
+                             .of.period = period,
+                             .of.tensors = coll == LK_ALL_GATHER ? (int)b->job->n_tensors : 0});
 }
 
 /*
@@ -271,7 +284,7 @@ static enum lk_status add_forward_gathers(struct build *b, const struct group *g
     size_t n = b->plan.n_buckets;
 
     for (size_t k = n; k-- > 0;)
-        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k],
+        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k], tensors_of(b, k),
                           k + 1 < n ? 1 - b->ready[k + 2] : 0, k + 1 < n ? 1 - b->ready[k + 1] : 0,
                           true));
     return LK_OK;
@@ -284,7 +297,7 @@ static enum lk_status add_forward_gathers(struct build *b, const struct group *g
 static enum lk_status add_backward_gathers(struct build *b, const struct group *g)
 {
     for (size_t k = 0; k < b->plan.n_buckets; k++)
-        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k],
+        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k], tensors_of(b, k),
                           LK_STEP_BACKWARD + (k ? b->ready[k - 1] : 0),
                           LK_STEP_BACKWARD + b->ready[k], true));
     return LK_OK;
@@ -371,10 +384,10 @@ static enum lk_status add_sync_bn(struct build *b)
         double back = LK_STEP_BACKWARD + 1 - n->at;
 
         LK_PASS(add_other(b, &b->all, LK_ALL_GATHER,
-                          (2 * channels + 1) * STATISTIC_BYTES * (uint64_t)b->all.ranks, n->at,
+                          (2 * channels + 1) * STATISTIC_BYTES * (uint64_t)b->all.ranks, 0, n->at,
                           n->at, true));
-        LK_PASS(
-            add_other(b, &b->all, LK_ALL_REDUCE, 2 * channels * STATISTIC_BYTES, back, back, true));
+        LK_PASS(add_other(b, &b->all, LK_ALL_REDUCE, 2 * channels * STATISTIC_BYTES, 0, back, back,
+                          true));
     }
     return LK_OK;
 }
@@ -383,7 +396,7 @@ static enum lk_status add_used_map(struct build *b)
 {
     if (!b->job->find_unused_parameters || b->config->sharding != LK_SHARDING_DDP)
         return LK_OK;
-    return add_other(b, &b->all, LK_ALL_REDUCE, USED_MAP_BYTES * b->job->n_tensors,
+    return add_other(b, &b->all, LK_ALL_REDUCE, USED_MAP_BYTES * b->job->n_tensors, 0,
                      LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, b->config->reduce != LK_REDUCTION_LAST);
 }
 
@@ -420,6 +433,7 @@ static enum lk_status list(const struct build *b, struct lk_volume *v)
     for (size_t i = 0; i < b->n; i++) {
         v->steps[i] = b->colls[from[i]].step;
         v->colls[i] = b->colls[from[i]].of;
+        v->tensors += (size_t)v->colls[i].tensors;
     }
     v->n = b->n;
     v->shapes_assumed = b->shapes_assumed;

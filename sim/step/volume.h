@@ -44,8 +44,9 @@ struct lk_volume_coll {
     int ranks, nodes;    /* of one group */
     int groups;          /* that use a node's network at once, this one included */
     int period;          /* steps from one to the next, 1 or more */
-    double memory_bytes; /* moved by a hook in the device's memory */
+    double memory_bytes; /* moved in the device's memory by a hook, or by copies of tensors */
     int matrices;        /* that a hook orthogonalises */
+    int tensors;         /* that the host copies in or out; 0 of DDP's buckets, whose hooks do */
 };
 
 /* The collectives of a step, n of each list, in the order of the stream. */
@@ -53,6 +54,7 @@ struct lk_volume {
     struct lk_step_coll *steps; /* without costs; where nothing is charged for buckets */
     struct lk_volume_coll *colls;
     size_t n;
+    size_t tensors;      /* of all collectives */
     bool shapes_assumed; /* PowerSGD took matrices as square whose rows the job does not give */
 };
 
