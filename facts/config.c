@@ -5,6 +5,7 @@
 
 const struct lk_words lk_sharding_words = LK_WORDS("a sharding", LK_SHARDING_LIST);
 const struct lk_words lk_reduction_words = LK_WORDS("a way to reduce", LK_REDUCTION_LIST);
+const struct lk_words lk_overlap_mode_words = LK_WORDS("a way to overlap", LK_OVERLAP_MODE_LIST);
 const struct lk_words lk_compression_words = LK_WORDS("a compression", LK_COMPRESSION_LIST);
 const struct lk_words lk_grad_dtype_words = LK_WORDS("a gradient dtype", LK_GRAD_DTYPE_LIST);
 
@@ -38,8 +39,8 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
 {
     return a->algo == b->algo && a->grad_dtype == b->grad_dtype &&
            a->compression == b->compression && a->powersgd_rank == b->powersgd_rank &&
-           a->sharding == b->sharding && a->shard_group == b->shard_group &&
-           a->averaging_period == b->averaging_period;
+           a->overlap == b->overlap && a->sharding == b->sharding &&
+           a->shard_group == b->shard_group && a->averaging_period == b->averaging_period;
 }
 
 double lk_config_samples(const struct lk_config *c)

@@ -338,6 +338,8 @@ static enum lk_status check_job(struct lk_json *root, void *base)
     struct lk_job *j = base;
 
     LK_PASS(read_no_sync(root, &j->no_sync, &j->reduce));
+    for (size_t i = 0; i < j->n_runs; i++)
+        j->runs[i].config.overlap = j->overlap;
     if (!lk_json_optional(root, "first_bucket_bytes"))
         j->first_bytes = lk_ddp_rule_first_bytes(
             j->ddp_rule, j->cap_bytes, lk_json_optional(root, "bucket_cap_bytes") != NULL);
@@ -367,6 +369,8 @@ static const struct lk_member job_rows[] = {
         .help = "micro-batches whose gradients are reduced"),
     ROW(no_sync, "no_sync", TRISTATE, SPARSE,
         .help = "older files': true is `reduce` \"last\", false \"every\"", .without = "not said"),
+    ROW(overlap, "overlap", WORD, SPARSE, .words = &lk_overlap_mode_words,
+        .help = "how the runs' collectives overlap with compute"),
     ROW(prefetch_depth, "prefetch_depth", INT, OPTIONAL, .max = LK_BATCH_MAX,
         .help = "batches prepared ahead"),
     ROW(recorded_buckets, "recorded_buckets", BOOL, OPTIONAL,

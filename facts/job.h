@@ -112,6 +112,7 @@ struct lk_job {
     uint64_t first_bytes, cap_bytes; /* bucket limits in the runs */
     int accumulation;                /* micro-batches a step in the runs; default of forecasts */
     enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
+    enum lk_overlap_mode overlap;    /* of collectives with compute, in all runs */
     struct lk_job_tensor *tensors;   /* registration order */
     size_t n_tensors;
     size_t *ready_order; /* n_tensors indices, in the order of the first backward; DDP rebuilds its

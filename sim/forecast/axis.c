@@ -65,6 +65,7 @@ static const struct {
     [LK_AXIS_SHARDING] = {CONFIG(sharding), &lk_sharding_words, NETWORK},
     [LK_AXIS_SHARD_GROUP] = {CONFIG(shard_group), NULL, NETWORK},
     [LK_AXIS_PERIOD] = {CONFIG(averaging_period), NULL, NETWORK},
+    [LK_AXIS_OVERLAP] = {CONFIG(overlap), &lk_overlap_mode_words, NETWORK},
     [LK_AXIS_INTER_BANDWIDTH] = {CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL, NETWORK},
     [LK_AXIS_INTER_LATENCY] = {CHANGE(latency_s[LK_LINK_INTER]), NULL, NETWORK},
     [LK_AXIS_INTRA_BANDWIDTH] = {CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL, NETWORK},

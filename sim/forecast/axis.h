@@ -79,6 +79,8 @@
       "hsdp, local-sgd, diloco: ranks of a group")                                                 \
     X(LK_AXIS_PERIOD, "period", "period", COUNT, 1, 1e9,                                           \
       "local-sgd, diloco: steps from averaging to averaging")                                      \
+    X(LK_AXIS_OVERLAP, "overlap", "overlap", WORD, 0, 0,                                           \
+      "full, partial, none: of collectives with compute; default: the job's")                      \
     X(LK_AXIS_INTER_BANDWIDTH, "inter-bandwidth", "inter_bandwidth", LINK, 1, 1e15,                \
       "of a network link: 100Gbit/s, 400G, or x2 for twice today's")                               \
     X(LK_AXIS_INTER_LATENCY, "inter-latency", "inter_latency", TIME, 1e-12, 60,                    \

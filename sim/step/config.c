@@ -25,6 +25,7 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .local_batch = lk_job_usual_batch(j),
                               .accumulation = j->accumulation,
                               .reduce = j->reduce,
+                              .overlap = j->overlap,
                               .first_bytes = j->first_bytes,
                               .cap_bytes = j->cap_bytes};
 }

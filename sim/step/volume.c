@@ -1,8 +1,8 @@
 /*
  * This file lists the collectives of a step.
  *
- * Divisions: tensors / groups / gradients / parameters / the scheme / what the job adds / the
- * whole.
+ * Divisions: tensors / groups / gradients / parameters / the scheme / what the job adds /
+ * overlap / the whole.
  */
 #include "sim/step/volume.h"
 
@@ -400,6 +400,22 @@ static enum lk_status add_used_map(struct build *b)
                      LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, b->config->reduce != LK_REDUCTION_LAST);
 }
 
+/* ---- How collectives and compute overlap ---- */
+
+/* Without overlap a collective is launched where it is needed. */
+static void launch_where_needed(struct build *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        b->colls[i].step.ready = b->colls[i].step.need;
+}
+
+/* One at a time: compute does not pass where the next is launched before this one has ended. */
+static void block_at_next(struct lk_volume *v)
+{
+    for (size_t i = 0; i + 1 < v->n; i++)
+        v->steps[i].need = fmin(v->steps[i].need, v->steps[i + 1].ready);
+}
+
 /* ---- The whole ---- */
 
 static enum lk_status check(const struct lk_config *c)
@@ -457,7 +473,11 @@ enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
     LK_TRY(add_scheme(&b));
     LK_TRY(add_sync_bn(&b));
     LK_TRY(add_used_map(&b));
+    if (c->overlap == LK_OVERLAP_MODE_NONE)
+        launch_where_needed(&b);
     LK_TRY(list(&b, v));
+    if (c->overlap == LK_OVERLAP_MODE_PARTIAL)
+        block_at_next(v);
 out:
     free(b.colls);
     free(b.tensors);

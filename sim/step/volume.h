@@ -21,6 +21,9 @@
  * gradients within the group every step (PyTorch's post_localSGD_hook; DiLoCo's workers of several
  * GPUs).
  *
+ * Without overlap a collective is launched where it is needed, gradients after the backward. With
+ * partial overlap compute waits, where the next one is launched, until the one before has ended.
+ *
  * Compression works on buckets that are cut: fp16 and bf16 halve float32 (default_hooks.py),
  * PowerSGD makes three all-reduces of one (powerSGD_hook.py): tensors that are not worth it, all
  * P (n x rank), all Q (m x rank); a tensor is worth it when (n + m) rank 2 < n m.

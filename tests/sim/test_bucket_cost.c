@@ -114,11 +114,14 @@ static double random_step(const struct lk_config *c, const struct lk_bucket_cost
                               .accumulation = c->accumulation,
                               .forward_s = 10e-3,
                               .backward_s = 20e-3,
-                              .optimizer_s = 2e-3};
+                              .optimizer_s = 2e-3,
+                              .gamma_wire = 0.2,
+                              .delta = 0.1};
     struct lk_sim_request q = {.steps = 2, .seed = 1};
     struct lk_step_coll *colls;
     struct lk_sim_result r;
     struct lk_volume v;
+    double step_s;
 
     for (size_t i = 0; i < n; i++) {
         tensors[i] = (struct lk_job_tensor){
@@ -135,11 +138,49 @@ static double random_step(const struct lk_config *c, const struct lk_bucket_cost
     m.colls = colls;
     lk_bucket_cost_charge(&m, &v, colls, 1, cost);
     ck_assert_msg(lk_closed_form_run(&m, &q, &r) == LK_OK, "%s", lk_error_text());
+    step_s = r.mean_s;
     lk_sim_result_fini(&r);
     free(colls);
     lk_volume_fini(&v);
-    return r.mean_s;
+    return step_s;
 }
+
+/* The more compute and collectives overlap, the shorter the step: for every scheme, where neither
+ * slows the other so much that running both takes longer than one after the other. */
+START_TEST(less_overlap_is_never_faster)
+{
+    static const enum lk_overlap_mode modes[] = {LK_OVERLAP_MODE_FULL, LK_OVERLAP_MODE_PARTIAL,
+                                                 LK_OVERLAP_MODE_NONE};
+    struct lk_rng g = lk_rng_init(27, 2);
+    size_t slower[LK_COUNT(modes)] = {0};
+
+    for (size_t i = 0, n = cases_or(2000); i < n; i++) {
+        struct lk_bucket_cost cost = {.s = lk_rng_uniform(&g) * 1e-5,
+                                      .tensor_s = lk_rng_uniform(&g) * 1e-5};
+        struct lk_config c = {.world_size = 8,
+                              .nodes = 1,
+                              .accumulation = 1 + (int)lk_rng_below(&g, 3),
+                              .first_bytes = (uint64_t)1 << (18 + lk_rng_below(&g, 6))};
+        double wire_s = lk_rng_uniform(&g) * 3e-9, step_s[LK_COUNT(modes)];
+        size_t tensors = (size_t)1 << lk_rng_below(&g, 7);
+
+        c.cap_bytes = (uint64_t)1 << (18 + lk_rng_below(&g, 6));
+        lk_config_shard(&c, (enum lk_sharding)lk_rng_below(&g, LK_SHARDING_LOCAL_SGD),
+                        (enum lk_reduction)lk_rng_below(&g, LK_REDUCTION_COUNT));
+        c.shard_group = c.sharding == LK_SHARDING_HSDP ? 4 : 0;
+        for (size_t k = 0; k < LK_COUNT(modes); k++) {
+            c.overlap = modes[k];
+            step_s[k] = random_step(&c, &cost, wire_s, tensors);
+            slower[k] += k && step_s[k] > step_s[k - 1] * 1.001;
+            ck_assert_msg(!k || step_s[k] >= step_s[k - 1] - 1e-6,
+                          "case %zu, sharding %s: %s %.9g, %s %.9g", i,
+                          lk_sharding_name(c.sharding), lk_overlap_mode_name(modes[k]), step_s[k],
+                          lk_overlap_mode_name(modes[k - 1]), step_s[k - 1]);
+        }
+    }
+    ck_assert_msg(slower[1] && slower[2], "%zu and %zu of them slower", slower[1], slower[2]);
+}
+END_TEST
 
 /* With the same bytes in the same units more tensors are never faster, nor are dearer launches; and
  * smaller units are never faster where collectives take no time. */
@@ -326,6 +367,7 @@ SUITE(bucket_cost, c)
 {
     tcase_add_loop_test(c, a12_buckets_beyond_the_jobs_own_are_charged, 0, 5);
     tcase_add_test(c, launches_never_gain);
+    tcase_add_test(c, less_overlap_is_never_faster);
     tcase_add_test(c, a12_what_is_given_back_is_bounded);
     tcase_add_test(c, a12_an_assumed_cost_is_drawn);
     tcase_add_test(c, a12_runs_of_several_caps_tell_the_cost);

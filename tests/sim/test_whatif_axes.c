@@ -100,6 +100,11 @@ static const struct row on_hosts[] = {
     {"gpus=2 bucket-cap=8MiB overlap-slowdown=1.5",
      FWD + BWD + AR(2, M / 2) / 3 + AR(2, M / 2) + OPT},
     {"gpus=8 bucket-cap=8MiB", FWD + LATER(BWD, BWD / 2 + AR(8, M / 2)) + AR(8, M / 2) + OPT},
+    /* Without overlap the first waits for the backward's end; in part it has what is left of it. */
+    {"gpus=2 bucket-cap=8MiB overlap=none", FWD + BWD + 2 * AR(2, M / 2) + OPT},
+    {"gpus=2 bucket-cap=8MiB overlap=partial",
+     FWD + LATER(BWD, BWD / 2 + AR(2, M / 2)) + AR(2, M / 2) + OPT},
+    {"gpus=4 sharding=zero3 overlap=none", FWD + BWD + OPT / 4 + SRS(4, M) + 2 * SAG(4, M)},
     {"gpus=2 first-bucket=1MiB", FWD + LATER(BWD, BWD / 2 + AR(2, M / 2)) + AR(2, M / 2) + OPT},
     {"gpus=4 grad-dtype=bfloat16", STEP + AR(4, M / 2)},
     {"gpus=4 grad-dtype=float8", STEP + AR(4, M / 4)},
