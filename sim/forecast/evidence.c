@@ -74,6 +74,8 @@ enum lk_status lk_assumed_terms_note(const struct lk_assumed_terms *u, struct lk
                                1e6 * lk_prior_value(LK_PRIOR_TENSOR),
                                lk_prior_value(LK_PRIOR_LAUNCH_RANGE),
                                lk_prior_source(LK_PRIOR_TENSOR)));
-    return lk_forecast_warn(f, "No sharding is named the best: no run of the job was sharded, and "
-                               "on real GPUs plain DDP can be faster by factors.");
+    return lk_forecast_warn(f,
+                            "No sharding is named the best where plain DDP fits in memory: no run "
+                            "of the job was sharded, and on real GPUs plain DDP can be faster "
+                            "by factors.");
 }

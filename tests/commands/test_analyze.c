@@ -53,6 +53,8 @@ static const struct {
     {"analyze @/curve/k2", 0, "the ideal, which is", "waiting for the last rank"},
     {"analyze @/curve/k2 --table stragglers", 0, "Stragglers", "waits for others"},
     {"analyze @/curve/k2 --reference @/curve/k1 --verbose", 0, "curve/k1: 1 rank", "Buckets"},
+    {"analyze @/curve/k2 --cluster ethernet-10g-4gpu", 0, "collectives in this job take", "Waterfall: "},
+    {"analyze @/curve/k2 --cluster nowhere", 1, "nowhere", "lockstep analyze: "},
     {"analyze @/curve/k1", 0, "1 simulated rank: ", " a step (one run)"},
     {"analyze @/reps", 0, "(mean of 2 runs, ", "Waterfall: mean of 2 runs of 2 ranks"},
     {"analyze @/reps --table ranks", 0, "reps/r0", "reps/r1"},
