@@ -155,8 +155,8 @@ static bool meets_once(const struct lk_step_model *m)
 static double charge(struct lk_grid_model *m, const struct lk_grid_shape *shape,
                      const struct lk_bucket_cost *cost, struct lk_step_model *step)
 {
-    return lk_bucket_cost_charge(step, &shape->model.volume, m->colls, shape->model.own_buckets,
-                                 cost);
+    return lk_bucket_cost_charge(step, shape->model.volume.steps, m->colls,
+                                 shape->model.own_buckets, cost);
 }
 
 /* Set by how much more gamma, delta, the time of a start, and the cost of a launch and of a tensor

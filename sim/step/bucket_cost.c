@@ -119,24 +119,24 @@ struct price {
     double bucket_s, gather_s, tensor_s;
 };
 
-/* Return what collective i costs a micro-batch, or the optimizer. */
-static double launch_of(const struct lk_step_model *m, const struct lk_volume *v, size_t i,
+/* Return what a collective costs a micro-batch, or the optimizer. */
+static double launch_of(const struct lk_step_model *m, const struct lk_step_coll *c,
                         const struct price *p)
 {
-    const struct lk_step_coll *c = &v->steps[i];
-    int tensors = v->colls[i].tensors;
-    double s = tensors * p->tensor_s + (is_bucket(c) ? p->bucket_s : tensors ? p->gather_s : 0);
+    double s = c->tensors * p->tensor_s + (is_bucket(c) ? p->bucket_s
+                                           : c->tensors ? p->gather_s
+                                                        : 0);
 
     return c->every_micro_batch || phase_at(c->ready) == OPTIMIZER ? s : s / m->accumulation;
 }
 
-static void grow(struct lk_step_model *m, const struct lk_volume *v, const struct price *price,
-                 struct part *parts)
+static void grow(struct lk_step_model *m, const struct lk_step_coll *plain,
+                 const struct price *price, struct part *parts)
 {
     double *durations[PHASES] = {&m->forward_s, &m->backward_s, &m->optimizer_s};
 
     for (size_t i = 0; i < m->n_colls; i++)
-        parts[phase_at(v->steps[i].ready)].launched_s += launch_of(m, v, i, price);
+        parts[phase_at(plain[i].ready)].launched_s += launch_of(m, &plain[i], price);
     for (int k = 0; k < PHASES; k++) {
         parts[k].was_s = *durations[k];
         parts[k].grown_s = fmax(parts[k].was_s / 2, parts[k].was_s + parts[k].launched_s);
@@ -144,10 +144,10 @@ static void grow(struct lk_step_model *m, const struct lk_volume *v, const struc
     }
 }
 
-double lk_bucket_cost_charge(struct lk_step_model *m, const struct lk_volume *plain,
+double lk_bucket_cost_charge(struct lk_step_model *m, const struct lk_step_coll *plain,
                              struct lk_step_coll *colls, int own, const struct lk_bucket_cost *cost)
 {
-    int buckets = lk_bucket_count(plain->steps, m->n_colls);
+    int buckets = lk_bucket_count(plain, m->n_colls);
     struct price price = {.bucket_s = buckets ? cost->s * (buckets - own) / buckets : 0,
                           .gather_s = cost->s,
                           .tensor_s = cost->tensor_s};
@@ -156,21 +156,21 @@ double lk_bucket_cost_charge(struct lk_step_model *m, const struct lk_volume *pl
 
     grow(m, plain, &price, parts);
     for (size_t i = 0; i < m->n_colls; i++) {
-        double ready = plain->steps[i].ready;
+        double ready = plain[i].ready;
         enum phase at = phase_at(ready);
         const struct part *p = &parts[at];
 
         if (p->launched_s != 0)
-            done_s[at] += launch_of(m, plain, i, &price) * (p->grown_s - p->was_s) / p->launched_s;
+            done_s[at] += launch_of(m, &plain[i], &price) * (p->grown_s - p->was_s) / p->launched_s;
         latest = fmax(latest, moved(parts, ready, done_s[at]));
         colls[i].ready = latest;
     }
     for (size_t i = 0; i < m->n_colls; i++) {
-        double need = plain->steps[i].need;
+        double need = plain[i].need;
 
         colls[i].need =
             fmax(colls[i].ready,
-                 moved(parts, need, charged_before(parts, plain->steps, colls, m->n_colls, need)));
+                 moved(parts, need, charged_before(parts, plain, colls, m->n_colls, need)));
     }
     for (int k = 0; k < PHASES; k++)
         more_s += (parts[k].grown_s - parts[k].was_s) * (k == OPTIMIZER ? 1 : m->accumulation);

@@ -13,7 +13,6 @@
 
 #include "facts/cluster.h"
 #include "sim/step/step.h"
-#include "sim/step/volume.h"
 
 #include <stdbool.h>
 
@@ -34,13 +33,13 @@ double lk_bucket_cost_draw_tensor(const struct lk_bucket_cost *b, double z);
 /* Return how many of the collectives exchange a bucket. */
 int lk_bucket_count(const struct lk_step_coll *colls, size_t n);
 /*
- * Charge the collectives of `plain`, where nothing is charged: for each bucket beyond own, for each
- * gather and for each tensor. m's forward, backward and optimizer, which are those of the job's own
- * buckets, grow, and the positions of colls (m->n_colls) are set. The backward keeps half of its
- * time or more. What is launched in every micro-batch is charged in each; what is in the last alone
- * is spread over all. Return what a step's compute has more.
+ * Charge the collectives of `plain`, by ready, where nothing is charged: for each bucket beyond
+ * own, for each gather and for each tensor. m's forward, backward and optimizer, which are those of
+ * the job's own buckets, grow, and the positions of colls (m->n_colls) are set. The backward keeps
+ * half of its time or more. What is launched in every micro-batch is charged in each; what is in
+ * the last alone is spread over all. Return what a step's compute has more.
  */
-double lk_bucket_cost_charge(struct lk_step_model *m, const struct lk_volume *plain,
+double lk_bucket_cost_charge(struct lk_step_model *m, const struct lk_step_coll *plain,
                              struct lk_step_coll *colls, int own,
                              const struct lk_bucket_cost *cost);
 

@@ -398,7 +398,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     LK_TRY(lk_volume_own_buckets(j, &m->own_buckets));
     LK_TRY(set_costs(m, cost, true));
     launch = lk_bucket_cost_of(c);
-    lk_bucket_cost_charge(&m->step, &m->volume, m->colls, m->own_buckets, &launch);
+    lk_bucket_cost_charge(&m->step, m->volume.steps, m->colls, m->own_buckets, &launch);
     weaken(m, p.evidence, p.extrapolation, "local batch");
     synchronise_seldom(m, j, config);
     grade_scheme(m, config);

@@ -133,7 +133,7 @@ static enum lk_status add(struct build *b, const struct group *g, struct coll c)
 {
     if (!c.step.bytes)
         return LK_OK;
-    if (c.of.tensors)
+    if (c.step.tensors)
         c.of.memory_bytes += 2 * (double)c.step.bytes;
     c.step.inside = g->nodes < 2;
     c.of.ranks = g->ranks;
@@ -154,9 +154,10 @@ static enum lk_status add_other(struct build *b, const struct group *g, enum lk_
                              .ready = ready,
                              .need = need,
                              .every_micro_batch = every,
-                             .bucket = -1};
+                             .bucket = -1,
+                             .tensors = tensors};
 
-    return add(b, g, (struct coll){.step = c, .of.tensors = tensors});
+    return add(b, g, (struct coll){.step = c});
 }
 
 /* ---- Gradients ---- */
@@ -173,8 +174,8 @@ static struct coll of_bucket(const struct build *b, enum lk_coll coll, size_t k,
                                   .ready = LK_STEP_BACKWARD + b->ready[k + 1],
                                   .need = LK_STEP_OPTIMIZER,
                                   .every_micro_batch = every,
-                                  .bucket = (int)k},
-                         .of.tensors = coll == LK_REDUCE_SCATTER ? tensors_of(b, k) : 0};
+                                  .bucket = (int)k,
+                                  .tensors = coll == LK_REDUCE_SCATTER ? tensors_of(b, k) : 0}};
 }
 
 /*
@@ -266,12 +267,10 @@ static enum lk_status add_all_parameters(struct build *b, enum lk_coll coll, int
                              .bytes = total_bytes(b),
                              .ready = LK_STEP_END,
                              .need = LK_STEP_END,
-                             .bucket = -1};
+                             .bucket = -1,
+                             .tensors = coll == LK_ALL_GATHER ? (int)b->job->n_tensors : 0};
 
-    return add(b, &b->all,
-               (struct coll){.step = c,
-                             .of.period = period,
-                             .of.tensors = coll == LK_ALL_GATHER ? (int)b->job->n_tensors : 0});
+    return add(b, &b->all, (struct coll){.step = c, .of.period = period});
 }
 
 /*
@@ -449,7 +448,7 @@ static enum lk_status list(const struct build *b, struct lk_volume *v)
     for (size_t i = 0; i < b->n; i++) {
         v->steps[i] = b->colls[from[i]].step;
         v->colls[i] = b->colls[from[i]].of;
-        v->tensors += (size_t)v->colls[i].tensors;
+        v->tensors += (size_t)v->steps[i].tensors;
     }
     v->n = b->n;
     v->shapes_assumed = b->shapes_assumed;

@@ -49,7 +49,6 @@ struct lk_volume_coll {
     int period;          /* steps from one to the next, 1 or more */
     double memory_bytes; /* moved in the device's memory by a hook, or by copies of tensors */
     int matrices;        /* that a hook orthogonalises */
-    int tensors;         /* that the host copies in or out; 0 of DDP's buckets, whose hooks do */
 };
 
 /* The collectives of a step, n of each list, in the order of the stream. */

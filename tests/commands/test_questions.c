@@ -211,7 +211,7 @@ START_TEST(a10_a_measured_row_of_a_table_is_shown_as_measured)
 END_TEST
 
 static const char *const types[] = {"--gpus=N,N,...",           "--bucket-cap=SIZE,...",
-                                    "--reduce=WORD,...",       "--inter-bandwidth=RATE,...",
+                                    "--reduce=WORD,...",        "--inter-bandwidth=RATE,...",
                                     "--inter-latency=TIME,...", "--oversubscription=X,...",
                                     "--slow-rank=N:X,...",      "[1..1048576]"};
 

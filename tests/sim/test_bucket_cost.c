@@ -83,7 +83,7 @@ START_TEST(a12_buckets_beyond_the_jobs_own_are_charged)
                                   .n_colls = v.n};
     before = step_of(&bare, colls);
     m = bare;
-    more_s = lk_bucket_cost_charge(&m, &v, colls, own, &cost);
+    more_s = lk_bucket_cost_charge(&m, v.steps, colls, own, &cost);
     expected = charges[_i].cost_s * (n - own) * (charges[_i].no_sync ? 1 : c.accumulation);
     ck_assert_double_eq_tol(more_s, expected, 1e-12);
     ck_assert_double_eq_tol(step_of(&m, colls) - before, expected, 1e-8);
@@ -136,7 +136,7 @@ static double random_step(const struct lk_config *c, const struct lk_bucket_cost
     }
     m.n_colls = v.n;
     m.colls = colls;
-    lk_bucket_cost_charge(&m, &v, colls, 1, cost);
+    lk_bucket_cost_charge(&m, v.steps, colls, 1, cost);
     ck_assert_msg(lk_closed_form_run(&m, &q, &r) == LK_OK, "%s", lk_error_text());
     step_s = r.mean_s;
     lk_sim_result_fini(&r);
@@ -219,12 +219,10 @@ END_TEST
 START_TEST(a12_what_is_given_back_is_bounded)
 {
     struct lk_step_coll plain = {.ready = 1.5, .need = 2}, coll = plain;
-    struct lk_volume_coll of = {.ranks = 2, .nodes = 1, .groups = 1, .period = 1};
-    const struct lk_volume v = {.steps = &plain, .colls = &of, .n = 1};
     const struct lk_bucket_cost dear = {.s = 1};
     struct lk_step_model m = {.accumulation = 1, .backward_s = 20e-3, .n_colls = 1};
 
-    ck_assert_double_eq_tol(lk_bucket_cost_charge(&m, &v, &coll, 1000, &dear), -10e-3, 1e-12);
+    ck_assert_double_eq_tol(lk_bucket_cost_charge(&m, &plain, &coll, 1000, &dear), -10e-3, 1e-12);
     ck_assert_double_eq_tol(m.backward_s, 10e-3, 1e-12);
     ck_assert(coll.ready >= 1 && coll.ready <= 2);
 }
