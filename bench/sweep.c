@@ -19,7 +19,7 @@ static enum lk_status make_job(struct lk_job *j)
                          .first_bytes = 1 << 20,
                          .cap_bytes = 25 << 20,
                          .accumulation = 1,
-                         .no_sync = true,
+                         .reduce = LK_REDUCTION_LAST,
                          .flops_per_sample = lk_quantity_none(),
                          .memory_fixed_bytes = lk_quantity_none(),
                          .memory_per_sample_bytes = lk_quantity_none(),

@@ -15,7 +15,7 @@
 #include <string.h>
 
 struct options {
-    const char *reference;
+    const char *reference, *cluster;
     int64_t step;
     struct lk_page_options page;
     struct lk_gate_options gate;
@@ -28,6 +28,8 @@ struct options {
 static const struct lk_option rows[] = {
     OPTION("reference", reference, FILE, .role = LK_ROLE_INPUT,
            .help = "run that gives the ideal step (default: the one with fewest ranks)"),
+    OPTION("cluster", cluster, FILE, .role = LK_ROLE_INPUT,
+           .help = "file or preset: how much longer collectives take in the job than alone on it"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
            .help = "show every collective of this optimizer step instead; -1: off"),
     PAGE_ROWS(OPTION),
@@ -54,7 +56,8 @@ static enum lk_status check_runs(const struct lk_run_set *set)
 }
 
 static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_set *references,
-                                  const struct options *opt, struct lk_analysis *out)
+                                  const struct options *opt, const struct alone *alone,
+                                  struct lk_analysis *out)
 {
     const struct lk_run **refs = NULL;
     enum lk_status st = LK_OK;
@@ -66,6 +69,7 @@ static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_
         LK_TRY(lk_fail(LK_EUSAGE, "%s: it has no run that can be the reference of %s",
                        opt->reference, run->dir));
     LK_TRY(lk_analyze(run, refs, n, out));
+    LK_TRY(analyze_alone_compare(alone, out));
 out:
     free(refs);
     return st;
@@ -79,6 +83,7 @@ static void analyzed_fini(struct analyzed *a)
         lk_pool_fini(&a->pools[i]);
     for (size_t i = 0; i < a->n; i++)
         lk_analysis_fini(&a->runs[i]);
+    analyze_alone_fini(&a->alone);
     free(a->pools);
     free(a->runs);
 }
@@ -118,8 +123,13 @@ static enum lk_status analyze_all(const struct lk_run_set *set, const struct lk_
     LK_TRY(order_runs(set, &list));
     LK_TRY(lk_alloc(&a->runs, set->n, sizeof *a->runs));
     LK_TRY(lk_alloc(&a->pools, set->n, sizeof *a->pools));
-    for (; a->n < set->n; a->n++)
-        LK_TRY(analyze_run(list[a->n], references, opt, &a->runs[a->n]));
+    LK_TRY(analyze_alone_init(&a->alone, opt->cluster));
+    for (; a->n < set->n;) {
+        struct lk_analysis *next = &a->runs[a->n];
+
+        a->n++;
+        LK_TRY(analyze_run(list[a->n - 1], references, opt, &a->alone, next));
+    }
     for (size_t i = 0, n; i < a->n; i += n) {
         for (n = 1; i + n < a->n && lk_pool_agree(list[i], list[i + n]);)
             n++;

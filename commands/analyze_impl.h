@@ -4,10 +4,18 @@
 
 #include "base/page.h"
 #include "base/status.h"
+#include "facts/cluster.h"
 #include "profiler/analysis/analysis_pool.h"
+#include "sim/collective/coll_cost.h"
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* What collectives take alone. */
+struct alone {
+    struct lk_cluster cluster;
+    struct lk_cost_model *cost; /* NULL: no cluster was asked for */
+};
 
 /* Runs that are analysed: those of one configuration are neighbours, and a pool. */
 struct analyzed {
@@ -15,7 +23,16 @@ struct analyzed {
     size_t n;
     struct lk_pool *pools; /* by GPUs, local batch, accumulation; the last one is the answer's */
     size_t n_pools;
+    struct alone alone; /* its cluster's name is in the analyses */
 };
+
+/* Read the cluster of a file or preset; NULL: none. *a is freed by analyze_alone_fini, whatever is
+ * returned. */
+enum lk_status analyze_alone_init(struct alone *a, const char *cluster);
+void analyze_alone_fini(struct alone *a);
+/* Compare a run's all-reduces of gradients with those of the cluster. LK_EEVIDENCE: it has no cost
+ * for them. */
+enum lk_status analyze_alone_compare(const struct alone *alone, struct lk_analysis *a);
 
 /* Say what the last configuration reaches, where most of its time goes and what to do; add its
  * numbers, and the efficiency and step of the others, as values. */

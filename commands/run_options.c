@@ -343,7 +343,7 @@ static enum lk_status take_from_job(struct run_options *o)
     LK_TRY(lk_job_read(o->train.model.job, &job));
     o->train.reducer.ddp_rule = job.ddp_rule;
     o->train.prefetch = job.prefetch_depth;
-    o->sync_every = o->sync_every || !job.no_sync;
+    o->sync_every = o->sync_every || job.reduce != LK_REDUCTION_LAST;
     if (!o->train.local_batch)
         o->train.local_batch = lk_job_usual_batch(&job);
     if (!o->train.reducer.accumulation)

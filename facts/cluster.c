@@ -140,6 +140,12 @@ static const struct lk_member overlap_rows[] = {
         .help = "the same while a collective transfers"),
     ROW(delta, "delta", QUANTITY, OPTIONAL, .dim = LK_DIM_NONE,
         .help = "a collective takes 1 + delta times as long beside compute"),
+    ROW(start_s, "start", QUANTITY, OPTIONAL, .dim = LK_DIM_TIME,
+        .help = "a collective in training takes so much longer than alone, whatever its size"),
+    ROW(launch_s, "launch", QUANTITY, OPTIONAL, .dim = LK_DIM_TIME,
+        .help = "what a collective's launch takes of compute"),
+    ROW(tensor_s, "tensor", QUANTITY, OPTIONAL, .dim = LK_DIM_TIME,
+        .help = "the same of each tensor that a collective gathers or scatters"),
     ROW(overlap_proxy, "proxy", BOOL, REQUIRED, .help = "measured by a surrogate"),
     LK_MEMBER_END,
 };

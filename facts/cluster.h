@@ -162,6 +162,9 @@ struct lk_cluster {
     /* Overlap: a collective that waits for its last rank slows compute by 1+gamma_wait, one that
      * moves bytes by 1+gamma_wire, and compute slows a collective by 1+delta. Optional. */
     struct lk_quantity gamma_wait, gamma_wire, delta;
+    /* Optional: how much longer a collective takes in training than alone, whatever its size; what
+     * its launch takes of compute, and each tensor that it gathers or scatters. */
+    struct lk_quantity start_s, launch_s, tensor_s;
     bool overlap_proxy;             /* measured with a surrogate of the collective */
     struct lk_cluster_kappa *kappa; /* by ranks */
     size_t n_kappa;

@@ -4,6 +4,8 @@
 #include "facts/bounds.h"
 
 const struct lk_words lk_sharding_words = LK_WORDS("a sharding", LK_SHARDING_LIST);
+const struct lk_words lk_reduction_words = LK_WORDS("a way to reduce", LK_REDUCTION_LIST);
+const struct lk_words lk_overlap_mode_words = LK_WORDS("a way to overlap", LK_OVERLAP_MODE_LIST);
 const struct lk_words lk_compression_words = LK_WORDS("a compression", LK_COMPRESSION_LIST);
 const struct lk_words lk_grad_dtype_words = LK_WORDS("a gradient dtype", LK_GRAD_DTYPE_LIST);
 
@@ -29,7 +31,7 @@ bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
 {
     return a->world_size == b->world_size && a->nodes == b->nodes &&
            a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
-           a->no_sync == b->no_sync && a->first_bytes == b->first_bytes &&
+           a->reduce == b->reduce && a->first_bytes == b->first_bytes &&
            a->cap_bytes == b->cap_bytes && lk_config_same_scheme(a, b);
 }
 
@@ -37,8 +39,8 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
 {
     return a->algo == b->algo && a->grad_dtype == b->grad_dtype &&
            a->compression == b->compression && a->powersgd_rank == b->powersgd_rank &&
-           a->sharding == b->sharding && a->shard_group == b->shard_group &&
-           a->averaging_period == b->averaging_period;
+           a->overlap == b->overlap && a->sharding == b->sharding &&
+           a->shard_group == b->shard_group && a->averaging_period == b->averaging_period;
 }
 
 double lk_config_samples(const struct lk_config *c)
@@ -93,6 +95,21 @@ enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most)
                        nodes, per_node);
     c->nodes = nodes;
     return LK_OK;
+}
+
+void lk_config_shard(struct lk_config *c, enum lk_sharding s, enum lk_reduction own)
+{
+    enum lk_reduced usual = traits[s].reduced;
+
+    c->sharding = s;
+    c->reduce = usual == LK_REDUCED_AS_JOB ? own
+                : usual == LK_REDUCED_LAST ? LK_REDUCTION_LAST
+                                           : LK_REDUCTION_EVERY;
+}
+
+bool lk_config_keeps_gradients(const struct lk_config *c)
+{
+    return c->reduce == LK_REDUCTION_LAST && c->accumulation > 1;
 }
 
 bool lk_config_is_synchronous(const struct lk_config *c)

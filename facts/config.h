@@ -37,6 +37,19 @@ enum lk_compression { LK_COMPRESSION_LIST(LK_WORD_VALUE) LK_COMPRESSION_COUNT };
 
 enum lk_grad_dtype { LK_GRAD_DTYPE_LIST(LK_WORD_VALUE) LK_GRAD_DTYPE_COUNT };
 
+/*
+ * X(mode, name, help): how collectives and compute share a step. PARTIAL is communication that the
+ * host drives, as gloo's of GPU tensors: it has one collective under way, and is blocked when it
+ * comes to the next before that has ended.
+ */
+#define LK_OVERLAP_MODE_LIST(X)                                                                    \
+    X(LK_OVERLAP_MODE_FULL, "full", "each is launched when it can, and runs beside compute")       \
+    X(LK_OVERLAP_MODE_PARTIAL, "partial", "one at a time: the next blocks the host until it ends") \
+    X(LK_OVERLAP_MODE_NONE, "none", "each runs where it is needed: buckets after the backward")
+
+enum lk_overlap_mode { LK_OVERLAP_MODE_LIST(LK_WORD_VALUE) LK_OVERLAP_MODE_COUNT };
+
+LK_WORDS_DECLARE(lk_overlap_mode, enum lk_overlap_mode);
 LK_WORDS_DECLARE(lk_compression, enum lk_compression);
 LK_WORDS_DECLARE(lk_grad_dtype, enum lk_grad_dtype);
 uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d); /* 0: the tensor's own */
@@ -47,12 +60,13 @@ struct lk_config {
     int nodes;
     int local_batch;                 /* samples of a rank's micro-batch; 0: not known */
     int accumulation;                /* micro-batches a step */
-    bool no_sync;                    /* gradients are reduced on the last micro-batch alone */
+    enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
     uint64_t first_bytes, cap_bytes; /* bucket limits; 0: not known */
     enum lk_algo algo;               /* of the collectives; AUTO: what the cluster would choose */
     enum lk_grad_dtype grad_dtype;   /* dtype that gradients are produced in */
     enum lk_compression compression; /* communication hook */
     int powersgd_rank;               /* POWERSGD: of the factors, 1 or more */
+    enum lk_overlap_mode overlap;    /* of collectives with compute */
     enum lk_sharding sharding;
     int shard_group;      /* ranks that share one copy of the model (LK_SHARERS_GROUP; 0: those of a
                              node)      or that meet in every step (LK_PACE_PERIOD; 0: none) */
@@ -68,8 +82,8 @@ struct lk_scaling_point {
 
 /* Return true if all members are equal. */
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b);
-/* Return true if gradients are exchanged alike: algorithm, dtype, compression, sharding with its
- * group and averaging period. */
+/* Return true if gradients are exchanged alike: algorithm, dtype, compression, overlap, sharding
+ * with its group and averaging period. */
 bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b);
 /* Return the samples of one step of all ranks; an unknown local batch counts as one sample. */
 double lk_config_samples(const struct lk_config *c);
@@ -93,6 +107,10 @@ bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch
  * number), which then hold more ranks each. LK_EUSAGE: the ranks do not divide equally among them.
  */
 enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most);
+/* Set the scheme, and `reduce` as its library does; own: as the job's plain DDP does. */
+void lk_config_shard(struct lk_config *c, enum lk_sharding s, enum lk_reduction own);
+/* Return true if a rank keeps its whole gradients from one micro-batch to the next. */
+bool lk_config_keeps_gradients(const struct lk_config *c);
 /* Return true if every step learns from the whole global batch, by gradients of its own parameters.
  */
 bool lk_config_is_synchronous(const struct lk_config *c);

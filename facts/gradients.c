@@ -80,7 +80,7 @@ static enum lk_status start(struct lk_job *j, size_t n)
     j->cap_bytes = LK_BUCKET_CAP_BYTES;
     j->first_bytes = lk_ddp_rule_first_bytes(j->ddp_rule, j->cap_bytes, false);
     j->accumulation = 1;
-    j->no_sync = true;
+    j->reduce = LK_REDUCTION_LAST;
     LK_PASS(lk_strdup(&j->sample_unit, "sample"));
     LK_PASS(lk_alloc(&j->tensors, n, sizeof *j->tensors));
     j->n_tensors = n;

@@ -260,10 +260,22 @@ static const struct lk_member layer_rows[] = {
 static const struct lk_record layer_record = {.size = sizeof(struct lk_job_layer),
                                               .rows = layer_rows};
 
+/* Take what older files say for it: no_sync is 1 for true, -1 for false. */
+static enum lk_status read_no_sync(struct lk_json *v, int *no_sync, enum lk_reduction *out)
+{
+    if (*no_sync && lk_json_optional(v, "reduce"))
+        return lk_json_error(lk_json_optional(v, "no_sync"), "`reduce` says it already");
+    if (*no_sync)
+        *out = *no_sync > 0 ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
+    *no_sync = 0;
+    return LK_OK;
+}
+
 static enum lk_status check_run(struct lk_json *v, void *base)
 {
     struct lk_job_run *r = base;
 
+    LK_PASS(read_no_sync(v, &r->no_sync, &r->config.reduce));
     return lk_json_int32(v, "nodes", 1, r->config.world_size, &r->config.nodes);
 }
 
@@ -277,8 +289,14 @@ static const struct lk_member run_rows[] = {
         .help = "samples a micro-batch and GPU"),
     ROW(config.accumulation, "accumulation", INT, REQUIRED, .min = 1, .max = LK_ACCUMULATION_MAX,
         .help = "micro-batches a step"),
-    ROW(config.no_sync, "no_sync", BOOL, REQUIRED,
-        .help = "gradients are reduced on the last micro-batch alone"),
+    ROW(config.reduce, "reduce", WORD, OPTIONAL, .words = &lk_reduction_words,
+        .absent = LK_REDUCTION_LAST, .help = "micro-batches whose gradients are reduced"),
+    ROW(no_sync, "no_sync", TRISTATE, SPARSE,
+        .help = "older files': true is `reduce` \"last\", false \"every\"", .without = "not said"),
+    ROW(config.sharding, "sharding", WORD, SPARSE, .words = &lk_sharding_words,
+        .help = "the scheme of the run"),
+    ROW(config.shard_group, "shard_group", INT, SPARSE, .max = LK_RANKS_MAX,
+        .help = "ranks that share one copy of the model: hsdp", .without = "those of a node"),
     ROW(config.first_bytes, "first_bucket_bytes", UINT, REQUIRED, .range = LK_RANGE_ABOVE_0,
         .help = "limit of the first bucket"),
     ROW(config.cap_bytes, "bucket_cap_bytes", UINT, REQUIRED, .range = LK_RANGE_ABOVE_0,
@@ -360,6 +378,9 @@ static enum lk_status check_job(struct lk_json *root, void *base)
 {
     struct lk_job *j = base;
 
+    LK_PASS(read_no_sync(root, &j->no_sync, &j->reduce));
+    for (size_t i = 0; i < j->n_runs; i++)
+        j->runs[i].config.overlap = j->overlap;
     if (!lk_json_optional(root, "first_bucket_bytes"))
         j->first_bytes = lk_ddp_rule_first_bytes(
             j->ddp_rule, j->cap_bytes, lk_json_optional(root, "bucket_cap_bytes") != NULL);
@@ -385,8 +406,12 @@ static const struct lk_member job_rows[] = {
         .absent = LK_BUCKET_CAP_BYTES, .help = "limit of the others in the runs"),
     ROW(accumulation, "accumulation", INT, OPTIONAL, .min = 1, .max = LK_ACCUMULATION_MAX,
         .absent = 1, .help = "micro-batches a step in the runs, and of forecasts that do not say"),
-    ROW(no_sync, "no_sync", BOOL, OPTIONAL, .absent = true,
-        .help = "gradients are reduced on the last micro-batch alone"),
+    ROW(reduce, "reduce", WORD, OPTIONAL, .words = &lk_reduction_words, .absent = LK_REDUCTION_LAST,
+        .help = "micro-batches whose gradients are reduced"),
+    ROW(no_sync, "no_sync", TRISTATE, SPARSE,
+        .help = "older files': true is `reduce` \"last\", false \"every\"", .without = "not said"),
+    ROW(overlap, "overlap", WORD, SPARSE, .words = &lk_overlap_mode_words,
+        .help = "how the runs' collectives overlap with compute"),
     ROW(prefetch_depth, "prefetch_depth", INT, OPTIONAL, .max = LK_BATCH_MAX,
         .help = "batches prepared ahead"),
     ROW(recorded_buckets, "recorded_buckets", BOOL, OPTIONAL,

@@ -106,6 +106,7 @@ struct lk_job_compute {
 struct lk_job_run {
     char *source; /* directory or file */
     struct lk_config config;
+    int no_sync;    /* while reading, the key that older files have for config.reduce */
     double *step_s; /* steady-state steps, warm-up left out; mean over ranks; in order */
     size_t n_steps;
     double *rank_compute_s; /* mean forward + backward a step of each rank, world_size of them, or
@@ -126,7 +127,8 @@ struct lk_job {
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits in the runs */
     int accumulation;                /* micro-batches a step in the runs; default of forecasts */
-    bool no_sync;                    /* reduce on the last micro-batch alone */
+    enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
+    enum lk_overlap_mode overlap;    /* of collectives with compute, in all runs */
     struct lk_job_tensor *tensors;   /* registration order */
     size_t n_tensors;
     size_t *ready_order; /* n_tensors indices, in the order of the first backward; DDP rebuilds its
@@ -155,6 +157,7 @@ struct lk_job {
                                           noise_scale (E_min of facts/noise.h's paper) */
     struct lk_quantity learning_rate;  /* optional; that of the runs */
     int64_t learning_rate_batch;       /* global batch that it was tuned for; 0: not known */
+    int no_sync; /* while reading, the key that older files have for `reduce` */
 };
 
 /* Reading checks the meaning too: sizes are above 0, batches unique and sorted. */

@@ -17,11 +17,23 @@ enum lk_sharers {
     LK_SHARERS_GROUP /* of lk_config's shard_group; between groups gradients are all-reduced */
 };
 
-/* The micro-batches whose gradients are reduced. */
+/*
+ * X(reduction, name, help): the micro-batches of a step whose gradients are reduced. SCATTER is of
+ * schemes that scatter gradients in a group and all-reduce them between groups; of others it is
+ * EVERY.
+ */
+#define LK_REDUCTION_LIST(X)                                                                       \
+    X(LK_REDUCTION_EVERY, "every", "gradients of every micro-batch are reduced")                   \
+    X(LK_REDUCTION_LAST, "last", "of the last alone: a rank keeps whole gradients until then")     \
+    X(LK_REDUCTION_SCATTER, "scatter", "hsdp: all-reduced in the last, scattered in every one")
+
+enum lk_reduction { LK_REDUCTION_LIST(LK_WORD_VALUE) LK_REDUCTION_COUNT };
+
+/* What a scheme's library reduces where nothing else is asked for. */
 enum lk_reduced {
-    LK_REDUCED_NO_SYNC, /* the last with no_sync, else every */
-    LK_REDUCED_LAST,
-    LK_REDUCED_EVERY
+    LK_REDUCED_AS_JOB, /* DDP: the last with no_sync, else every */
+    LK_REDUCED_LAST,   /* ZeRO-1 of DeepSpeed */
+    LK_REDUCED_EVERY   /* ZeRO-2 and 3; FSDP, and HSDP with its all-reduce (pytorch#126166) */
 };
 
 /* When parameters are gathered. */
@@ -91,6 +103,7 @@ enum lk_sharding { LK_SHARDING_LIST(LK_WORD_VALUE) LK_SHARDING_COUNT };
 #define LK_SHARDING_NAMES                     "ddp" LK_SHARDING_OTHERS(LK_SHARDING_COMMA_)
 
 LK_WORDS_DECLARE(lk_sharding, enum lk_sharding);
+LK_WORDS_DECLARE(lk_reduction, enum lk_reduction);
 const struct lk_sharding_traits *lk_sharding_traits(enum lk_sharding s);
 
 #endif

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+static const double Z90 = 1.6449; /* a 90 % interval reaches so many sd to each side */
+
 static const struct {
     double value;
     const char *source;
@@ -27,6 +29,11 @@ double lk_prior_half_normal(double mean, double z)
     static const double ROOT_HALF_PI = 1.2533141373155001;
 
     return mean * ROOT_HALF_PI * fabs(z);
+}
+
+double lk_prior_within(double value, double z)
+{
+    return value * exp(log(rows[LK_PRIOR_LAUNCH_RANGE].value) / Z90 * z);
 }
 
 enum lk_prior lk_prior_of_scale(size_t n_points, bool preset)

@@ -264,6 +264,7 @@ static enum lk_status find_buckets(struct lk_analysis *a)
             a->buckets[b] = a->buckets[b - 1];
         a->buckets[at] =
             (struct lk_analysis_bucket){.bucket = x->bucket,
+                                        .alone_s = NAN,
                                         .function = x->bucket < 0 ? function_of(a, x) : NULL,
                                         .bytes = x->bytes,
                                         .late_rank = -1};

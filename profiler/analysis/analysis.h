@@ -102,6 +102,7 @@ struct lk_analysis_bucket {
     double launch_s; /* NaN: not known */
     double wire_p95_s;
     double exposed_s; /* wait and wire not covered by own compute */
+    double alone_s;   /* the same all-reduce alone (lk_analysis_set_alone); NaN: not known */
     int late_rank;    /* rank most often last; -1: never resolved */
     size_t n_late;    /* how often late_rank was last */
     double late_by_s; /* mean lateness of late_rank */
@@ -145,6 +146,7 @@ struct lk_analysis {
     struct lk_analysis_rank *ranks;     /* run->n */
     struct lk_analysis_bucket *buckets; /* by bucket */
     size_t n_buckets;
+    const char *alone_on; /* the cluster of alone_s; NULL: none */
     struct lk_analysis_lateness late;
     double first_ready; /* share of the last backward after which the first bucket is ready */
     struct lk_finding *findings; /* causes by cost, consequences behind their causes */
@@ -163,6 +165,10 @@ struct lk_analysis {
  */
 enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *refs, size_t n_refs,
                           struct lk_analysis *out);
+/* Set what the run's all-reduces take alone on a cluster, alone_s[i] of bucket i (NaN: not known),
+ * and add the finding of how much slower they are in training. The name is borrowed. */
+enum lk_status lk_analysis_set_alone(struct lk_analysis *a, const char *cluster,
+                                     const double *alone_s);
 void lk_analysis_fini(struct lk_analysis *a); /* zeroes it; safe on a zeroed one */
 
 /*

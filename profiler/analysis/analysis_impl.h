@@ -186,6 +186,7 @@ enum lk_status lk_find_small_buckets_(struct lk_analysis *a);
 enum lk_status lk_find_wire_(struct lk_analysis *a);
 enum lk_status lk_find_poor_overlap_(struct lk_analysis *a);
 enum lk_status lk_find_late_launches_(struct lk_analysis *a);
+enum lk_status lk_find_training_(struct lk_analysis *a);
 
 /* ---- findings_copies.c: what goes from the GPU to the host ---- */
 

@@ -47,6 +47,7 @@
     X(LK_FINDING_OVERLAP_SLOWDOWN, "overlap_slowdown")                                             \
     X(LK_FINDING_OPTIMIZER, "optimizer")                                                           \
     X(LK_FINDING_REST, "unexplained")                                                              \
+    X(LK_FINDING_TRAINING, "slower_in_training")                                                   \
     X(LK_FINDING_CLOCKS, "clocks")                                                                 \
     X(LK_FINDING_MISSING_RANKS, "missing_ranks")                                                   \
     X(LK_FINDING_TRUNCATED, "truncated")                                                           \

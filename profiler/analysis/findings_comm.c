@@ -1,8 +1,12 @@
-/* Findings about communication: wire, overlap, launches. */
+/* Findings about communication: wire, overlap, launches, training against alone. */
+#include "base/array.h"
+#include "base/stats.h"
 #include "facts/coll.h"
 #include "profiler/analysis/analysis_impl.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 static const double poor_overlap = 0.5; /* of pending communication is exposed */
 
@@ -111,4 +115,113 @@ enum lk_status lk_find_late_launches_(struct lk_analysis *a)
                                        "(is_high_priority_stream), or collectives fewer SMs "
                                        "(NCCL_MAX_CTAS)");
     return LK_OK;
+}
+
+/* ---- Training against alone ---- */
+
+/* What buckets take in training and alone. */
+struct training {
+    const struct lk_analysis_bucket *small, *large; /* of known times; NULL: none */
+    size_t n;
+    double sum_s, alone_s;
+};
+
+/* Return a bucket's time in training, from when it was due: launch and wire. */
+static double in_training(const struct lk_analysis_bucket *b)
+{
+    return b->wire_s + (isnan(b->launch_s) ? 0 : b->launch_s);
+}
+
+static double times_alone(const struct lk_analysis_bucket *b)
+{
+    return in_training(b) / b->alone_s;
+}
+
+static bool is_known(const struct lk_analysis_bucket *b)
+{
+    return b->bucket >= 0 && b->bytes && b->wire_s > 0 && b->alone_s > 0;
+}
+
+static struct training training_of(const struct lk_analysis *a)
+{
+    struct training t = {0};
+
+    for (size_t i = 0; i < a->n_buckets; i++) {
+        const struct lk_analysis_bucket *b = &a->buckets[i];
+
+        if (!is_known(b))
+            continue;
+        t.n++;
+        t.sum_s += in_training(b);
+        t.alone_s += b->alone_s;
+        t.small = !t.small || b->bytes < t.small->bytes ? b : t.small;
+        t.large = !t.large || b->bytes > t.large->bytes ? b : t.large;
+    }
+    return t;
+}
+
+/* Fit what a bucket takes in training: fit[0], whatever its size, and fit[1] times what it takes
+ * alone. The errors are relative. */
+static enum lk_status fit_training(const struct lk_analysis *a, double fit[2])
+{
+    double *rows = NULL, *ones = NULL;
+    enum lk_status st = LK_OK;
+    size_t n = 0;
+
+    LK_TRY(lk_alloc(&rows, 2 * a->n_buckets, sizeof *rows));
+    LK_TRY(lk_alloc(&ones, a->n_buckets, sizeof *ones));
+    for (size_t i = 0; i < a->n_buckets; i++) {
+        const struct lk_analysis_bucket *b = &a->buckets[i];
+
+        if (!is_known(b))
+            continue;
+        rows[2 * n] = 1 / in_training(b);
+        rows[2 * n + 1] = b->alone_s / in_training(b);
+        ones[n++] = 1;
+    }
+    LK_TRY(lk_stats_nnls(rows, ones, n, 2, fit));
+out:
+    free(rows);
+    free(ones);
+    return st;
+}
+
+/* Report how many times as long collectives take in training as alone, the small ones and the large
+ * ones, and the numbers of the cluster file that say so. It is a measurement: what mending brings
+ * is not known. */
+enum lk_status lk_find_training_(struct lk_analysis *a)
+{
+    bool waits = !lk_knows_waits_(a) || (int)a->run->n < lk_run_world_size(a->run);
+    struct training t = training_of(a);
+    char small[32], large[32], fitted[96] = "";
+    double fit[2];
+
+    if (!a->alone_on || !t.n)
+        return LK_OK;
+    (void)lk_units_format(LK_DIM_BYTES, (double)t.small->bytes, small, sizeof small);
+    (void)lk_units_format(LK_DIM_BYTES, (double)t.large->bytes, large, sizeof large);
+    if (t.large->bytes >= 2 * t.small->bytes) {
+        LK_PASS(fit_training(a, fit));
+        (void)snprintf(fitted, sizeof fitted, "; each starts %s late, and takes %+.0f %% beside",
+                       lk_time_text_(fit[0]).buf, 100 * (fit[1] - 1));
+    }
+    LK_PASS(lk_finding_add_(
+        a, LK_FINDING_TRAINING, -1, NAN,
+        "collectives in this job take %.1f times as long as alone on %s%s: %.1f times at %s, %.1f "
+        "times at %s%s",
+        t.sum_s / t.alone_s, a->alone_on, waits ? ", waits for other ranks included" : "",
+        times_alone(t.small), small, times_alone(t.large), large, fitted));
+    lk_finding_next_(a, waits ? "give all ranks' traces: then the waits are apart"
+                              : "forecasts take it from \"start\" and \"delta\" of \"overlap\" in "
+                                "the cluster file");
+    return LK_OK;
+}
+
+enum lk_status lk_analysis_set_alone(struct lk_analysis *a, const char *cluster,
+                                     const double *alone_s)
+{
+    a->alone_on = cluster;
+    for (size_t i = 0; i < a->n_buckets; i++)
+        a->buckets[i].alone_s = alone_s[i];
+    return lk_find_training_(a);
 }

@@ -162,6 +162,7 @@ static const struct row {
                               "use a fused optimizer, or shard its state"},
     [LK_FINDING_REST] = {find_rest, IS(CHECKPOINTS) | IS(SYNCHRONISATION),
                          "see what the host does between steps in the trace"},
+    [LK_FINDING_TRAINING] = {lk_find_training_, 0, NULL},
     [LK_FINDING_CLOCKS] = {lk_find_clocks_, 0, NULL},
     [LK_FINDING_MISSING_RANKS] = {lk_find_missing_ranks_, 0, "give the other ranks' traces, too"},
     [LK_FINDING_TRUNCATED] = {lk_find_truncated_, 0, NULL},

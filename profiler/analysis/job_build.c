@@ -330,7 +330,7 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.nodes = info->nodes;
     out->config.local_batch = info->local_batch;
     out->config.accumulation = info->accumulation;
-    out->config.no_sync = info->no_sync;
+    out->config.reduce = info->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
     out->config.first_bytes = info->first_bytes;
     out->config.cap_bytes = info->cap_bytes;
     LK_PASS(lk_strdup(&out->source, run->dir));
@@ -354,6 +354,26 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     return LK_OK;
 }
 
+/* Return true if compute covers none of the collectives, though there are several buckets. Where
+ * the first is ready just before the backward's end, nothing tells. */
+static bool never_overlaps(const struct lk_analysis *a)
+{
+    static const double LEAST = 0.01, LATE = 0.95;
+    double exposed = 0, pending = 0;
+    size_t buckets = 0;
+
+    for (size_t i = 0; i < a->n_buckets; i++)
+        buckets += a->buckets[i].bucket >= 0;
+    for (size_t k = 0; k < a->run->n; k++) {
+        const double *s = a->ranks[k].split.s;
+
+        exposed += s[LK_PART_LAUNCH] + s[LK_PART_STRAGGLER] + s[LK_PART_WIRE];
+        pending += a->ranks[k].pending_s;
+    }
+    return a->exposure_known && lk_run_has_compute(a->run) && buckets > 1 && pending > 0 &&
+           exposed > (1 - LEAST) * pending && !(a->first_ready > LATE && a->first_ready < 1);
+}
+
 static enum lk_status fill_losses(const struct lk_run_set *set, const struct lk_run *run,
                                   struct lk_job_run *out)
 {
@@ -364,10 +384,27 @@ static enum lk_status fill_losses(const struct lk_run_set *set, const struct lk_
     LK_TRY(lk_alloc(&refs, set->n, sizeof *refs));
     LK_TRY(lk_analyze(run, refs, lk_analysis_reference(set, run, refs), &a));
     memcpy(out->losses_s, a.losses_s, sizeof out->losses_s);
+    if (never_overlaps(&a))
+        out->config.overlap = LK_OVERLAP_MODE_NONE;
 out:
     lk_analysis_fini(&a);
     free(refs);
     return st;
+}
+
+/* Take the overlap that all runs of several ranks show; where they differ, that of DDP. */
+static void set_overlap(struct lk_job *j)
+{
+    size_t none = 0, several = 0;
+
+    for (size_t i = 0; i < j->n_runs; i++) {
+        several += j->runs[i].config.world_size > 1;
+        none += j->runs[i].config.overlap == LK_OVERLAP_MODE_NONE;
+    }
+    if (several && none == several)
+        j->overlap = LK_OVERLAP_MODE_NONE;
+    for (size_t i = 0; i < j->n_runs; i++)
+        j->runs[i].config.overlap = j->overlap;
 }
 
 static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
@@ -379,6 +416,7 @@ static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
         LK_PASS(fill_run(&set->runs[i], run));
         LK_PASS(fill_losses(set, &set->runs[i], run));
     }
+    set_overlap(j);
     return LK_OK;
 }
 
@@ -485,7 +523,7 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->first_bytes = info->first_bytes;
     j->cap_bytes = info->cap_bytes;
     j->accumulation = info->accumulation;
-    j->no_sync = info->no_sync;
+    j->reduce = info->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
     LK_PASS(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
     if (facts.prefetch >= 0)
         j->prefetch_depth = facts.prefetch;

@@ -8,9 +8,8 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
-enum kind { COUNT, YES_NO, SIZE, RATE, LINK, TIME, RATIO, WORD, NAME, PLACE };
+enum kind { COUNT, SIZE, RATE, LINK, TIME, RATIO, WORD, NAME, PLACE };
 
 static const char *const option_names[LK_AXIS_COUNT] = {LK_AXIS_LIST(LK_WORD_NAME)};
 
@@ -56,7 +55,7 @@ static const struct {
     [LK_AXIS_GPUS] = {CONFIG(world_size), NULL, COUNTS},
     [LK_AXIS_LOCAL_BATCH] = {CONFIG(local_batch), NULL, COUNTS},
     [LK_AXIS_ACCUMULATION] = {CONFIG(accumulation), NULL, COUNTS},
-    [LK_AXIS_NO_SYNC] = {0, NULL, NETWORK},
+    [LK_AXIS_REDUCE] = {CONFIG(reduce), &lk_reduction_words, NETWORK},
     [LK_AXIS_BUCKET_CAP] = {0, NULL, NETWORK},
     [LK_AXIS_FIRST_BUCKET] = {0, NULL, NETWORK},
     [LK_AXIS_GRAD_DTYPE] = {CONFIG(grad_dtype), &lk_grad_dtype_words, NETWORK},
@@ -66,6 +65,7 @@ static const struct {
     [LK_AXIS_SHARDING] = {CONFIG(sharding), &lk_sharding_words, NETWORK},
     [LK_AXIS_SHARD_GROUP] = {CONFIG(shard_group), NULL, NETWORK},
     [LK_AXIS_PERIOD] = {CONFIG(averaging_period), NULL, NETWORK},
+    [LK_AXIS_OVERLAP] = {CONFIG(overlap), &lk_overlap_mode_words, NETWORK},
     [LK_AXIS_NODE_BANDWIDTH] = {CHANGE(node_Bps), NULL, NETWORK},
     [LK_AXIS_NIC_BANDWIDTH] = {CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL, NETWORK},
     [LK_AXIS_INTER_LATENCY] = {CHANGE(latency_s[LK_LINK_INTER]), NULL, NETWORK},
@@ -129,13 +129,6 @@ static enum lk_status parse_word(enum lk_axis a, const char *text, int64_t *out)
     return st == LK_EPARSE ? LK_EUSAGE : st;
 }
 
-static enum lk_status parse_yes_no(const char *text, int64_t *out)
-{
-    *out = !strcasecmp(text, "yes");
-    return *out || !strcasecmp(text, "no") ? LK_OK
-                                           : lk_fail(LK_EUSAGE, "'%s': expected yes or no", text);
-}
-
 static enum lk_status parse_size(enum lk_axis a, const char *text, int64_t *out)
 {
     double v;
@@ -152,8 +145,6 @@ static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_val
         return lk_parse_count(text, (int64_t)ranges[a].min, (int64_t)ranges[a].max, &v->count);
     case SIZE:
         return parse_size(a, text, &v->count);
-    case YES_NO:
-        return parse_yes_no(text, &v->count);
     case WORD:
         return parse_word(a, text, &v->count);
     case NAME:
@@ -200,7 +191,10 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
     switch (kinds[a]) {
     case COUNT:
     case WORD:
-        *(int *)member = (int)v->count;
+        if (a == LK_AXIS_SHARDING)
+            lk_config_shard(&s->config, (enum lk_sharding)v->count, s->config.reduce);
+        else
+            *(int *)member = (int)v->count;
         break;
     case RATE:
     case LINK:
@@ -210,9 +204,6 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
         break;
     case PLACE:
         *(struct lk_slowed *)member = (struct lk_slowed){(int)v->count, v->number.value};
-        break;
-    case YES_NO:
-        s->config.no_sync = v->count > 0;
         break;
     case NAME:
         s->change.gpu = v->gpu;
@@ -236,8 +227,11 @@ void lk_axis_settle(const struct lk_config *current, struct lk_config *c)
         c->shard_group = 0;
     if (!lk_axis_matters(LK_AXIS_PERIOD, c))
         c->averaging_period = 0;
-    if (!lk_axis_matters(LK_AXIS_NO_SYNC, c))
-        c->no_sync = current->no_sync;
+    if (!lk_axis_matters(LK_AXIS_REDUCE, c))
+        c->reduce = current->reduce;
+    if (c->reduce == LK_REDUCTION_SCATTER &&
+        lk_sharding_traits(c->sharding)->sharers != LK_SHARERS_GROUP)
+        c->reduce = LK_REDUCTION_EVERY; /* nothing is all-reduced behind it */
 }
 
 enum lk_knowledge lk_axis_needs(enum lk_axis a)
@@ -248,7 +242,7 @@ enum lk_knowledge lk_axis_needs(enum lk_axis a)
 const char *lk_axis_partner(enum lk_axis a)
 {
     static const char *const partners[LK_AXIS_COUNT] = {
-        [LK_AXIS_NO_SYNC] = "--accumulation above 1",
+        [LK_AXIS_REDUCE] = "--accumulation above 1",
         [LK_AXIS_POWERSGD_RANK] = "--compression=powersgd",
         [LK_AXIS_SHARD_GROUP] = "--sharding=hsdp, local-sgd or diloco",
         [LK_AXIS_PERIOD] = "--sharding=local-sgd or diloco",
@@ -268,7 +262,7 @@ bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)
         return t->pace == LK_PACE_PERIOD || t->sharers == LK_SHARERS_GROUP;
     case LK_AXIS_PERIOD:
         return t->pace == LK_PACE_PERIOD;
-    case LK_AXIS_NO_SYNC:
+    case LK_AXIS_REDUCE:
         return c->accumulation > 1;
     default:
         return true;

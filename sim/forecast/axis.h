@@ -20,36 +20,33 @@
 
 /* The kinds of values, with the word for a list of each in the help, whether that gives the range,
  * and the unit of the range. */
-#define LK_AXIS_WORD_COUNT    "N,N,..."
-#define LK_AXIS_WORD_YES_NO   "WORD,..."
-#define LK_AXIS_WORD_SIZE     "SIZE,..."
-#define LK_AXIS_WORD_RATE     "RATE,..."
-#define LK_AXIS_WORD_LINK     "RATE,..."
-#define LK_AXIS_WORD_TIME     "TIME,..."
-#define LK_AXIS_WORD_RATIO    "X,..."
-#define LK_AXIS_WORD_WORD     "WORD,..."
-#define LK_AXIS_WORD_NAME     "NAME,..."
-#define LK_AXIS_WORD_PLACE    "N:X,..."
-#define LK_AXIS_RANGED_COUNT  1
-#define LK_AXIS_RANGED_YES_NO 0
-#define LK_AXIS_RANGED_SIZE   1
-#define LK_AXIS_RANGED_RATE   1
-#define LK_AXIS_RANGED_LINK   1
-#define LK_AXIS_RANGED_TIME   1
-#define LK_AXIS_RANGED_RATIO  0
-#define LK_AXIS_RANGED_WORD   0
-#define LK_AXIS_RANGED_NAME   0
-#define LK_AXIS_RANGED_PLACE  0
-#define LK_AXIS_DIM_COUNT     LK_DIM_NONE
-#define LK_AXIS_DIM_YES_NO    LK_DIM_NONE
-#define LK_AXIS_DIM_SIZE      LK_DIM_BYTES
-#define LK_AXIS_DIM_RATE      LK_DIM_RATE
-#define LK_AXIS_DIM_LINK      LK_DIM_LINK
-#define LK_AXIS_DIM_TIME      LK_DIM_TIME
-#define LK_AXIS_DIM_RATIO     LK_DIM_NONE
-#define LK_AXIS_DIM_WORD      LK_DIM_NONE
-#define LK_AXIS_DIM_NAME      LK_DIM_NONE
-#define LK_AXIS_DIM_PLACE     LK_DIM_NONE
+#define LK_AXIS_WORD_COUNT   "N,N,..."
+#define LK_AXIS_WORD_SIZE    "SIZE,..."
+#define LK_AXIS_WORD_RATE    "RATE,..."
+#define LK_AXIS_WORD_LINK    "RATE,..."
+#define LK_AXIS_WORD_TIME    "TIME,..."
+#define LK_AXIS_WORD_RATIO   "X,..."
+#define LK_AXIS_WORD_WORD    "WORD,..."
+#define LK_AXIS_WORD_NAME    "NAME,..."
+#define LK_AXIS_WORD_PLACE   "N:X,..."
+#define LK_AXIS_RANGED_COUNT 1
+#define LK_AXIS_RANGED_SIZE  1
+#define LK_AXIS_RANGED_RATE  1
+#define LK_AXIS_RANGED_LINK  1
+#define LK_AXIS_RANGED_TIME  1
+#define LK_AXIS_RANGED_RATIO 0
+#define LK_AXIS_RANGED_WORD  0
+#define LK_AXIS_RANGED_NAME  0
+#define LK_AXIS_RANGED_PLACE 0
+#define LK_AXIS_DIM_COUNT    LK_DIM_NONE
+#define LK_AXIS_DIM_SIZE     LK_DIM_BYTES
+#define LK_AXIS_DIM_RATE     LK_DIM_RATE
+#define LK_AXIS_DIM_LINK     LK_DIM_LINK
+#define LK_AXIS_DIM_TIME     LK_DIM_TIME
+#define LK_AXIS_DIM_RATIO    LK_DIM_NONE
+#define LK_AXIS_DIM_WORD     LK_DIM_NONE
+#define LK_AXIS_DIM_NAME     LK_DIM_NONE
+#define LK_AXIS_DIM_PLACE    LK_DIM_NONE
 
 /* X(axis, option, column, kind, min, max, help): the axes in the order in which they are applied.
  * Those of the first list are how plain DDP is run: all that `predict` varies. */
@@ -60,8 +57,9 @@
       "samples a micro-batch of a rank; default: the job's")                                       \
     X(LK_AXIS_ACCUMULATION, "accumulation", "accumulation", COUNT, 1, LK_ACCUMULATION_MAX,         \
       "micro-batches a step; default: the job's")                                                  \
-    X(LK_AXIS_NO_SYNC, "no-sync", "no_sync", YES_NO, 0, 1,                                         \
-      "yes, no: reduce on the last micro-batch alone")                                             \
+    X(LK_AXIS_REDUCE, "reduce", "reduce", WORD, 0, 0,                                              \
+      "every, scatter, last: micro-batches whose gradients are reduced; default: the job's, or "   \
+      "as the scheme's library does")                                                              \
     X(LK_AXIS_BUCKET_CAP, "bucket-cap", "bucket_cap", SIZE, 1, 1e12,                               \
       "bucket caps, e.g. 25MiB; FSDP: size of a unit")                                             \
     X(LK_AXIS_FIRST_BUCKET, "first-bucket", "first_bucket", SIZE, 1, 1e12,                         \
@@ -81,6 +79,8 @@
       "hsdp, local-sgd, diloco: ranks of a group")                                                 \
     X(LK_AXIS_PERIOD, "period", "period", COUNT, 1, 1e9,                                           \
       "local-sgd, diloco: steps from averaging to averaging")                                      \
+    X(LK_AXIS_OVERLAP, "overlap", "overlap", WORD, 0, 0,                                           \
+      "full, partial, none: of collectives with compute; default: the job's")                      \
     X(LK_AXIS_NODE_BANDWIDTH, "node-bandwidth", "node_bandwidth", LINK, 1, 1e15,                   \
       "of a node's network cards together, one direction: 100GB/s, or x2 for twice today's")       \
     X(LK_AXIS_NIC_BANDWIDTH, "nic-bandwidth", "nic_bandwidth", LINK, 1, 1e15,                      \
@@ -112,7 +112,7 @@
 enum lk_axis { LK_AXIS_LIST(LK_WORD_VALUE) LK_AXIS_COUNT };
 
 struct lk_axis_value {
-    int64_t count;           /* COUNT, SIZE, WORD, YES_NO (1, 0); PLACE: the rank or node */
+    int64_t count;           /* COUNT, SIZE, WORD; PLACE: the rank or node */
     struct lk_scaled number; /* RATE, LINK, TIME, RATIO; PLACE: how many times as long it takes */
     const struct lk_cluster *gpu; /* NAME: whose; NULL: own. Set by the caller */
     char text[32];                /* as the user wrote it */

@@ -62,7 +62,7 @@ double lk_basis_runs_draw(const struct lk_basis *b, const struct lk_config *at, 
     double deviation;
 
     snprintf(text, sizeof text, "%d %d %d %d %d %llu", at->world_size, at->nodes, at->local_batch,
-             at->accumulation, at->no_sync, (unsigned long long)at->cap_bytes);
+             at->accumulation, at->reduce, (unsigned long long)at->cap_bytes);
     g = lk_rng_init(w->past, lk_rng_stream(text, 0));
     deviation = w->run_sd * lk_rng_normal(&g) / sqrt((double)n);
     return lk_runs_mean_draw(&b->runs, at, &g) * exp(deviation);

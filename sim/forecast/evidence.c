@@ -19,6 +19,11 @@ void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c)
         p->losses_s[i] = NAN;
 }
 
+bool lk_prediction_gain_unproven(const struct lk_prediction *p)
+{
+    return p->assumed.shard;
+}
+
 void lk_prediction_raise(struct lk_prediction *p)
 {
     double factor = fmax(1, p->bound_s / p->step_s);
@@ -59,8 +64,18 @@ enum lk_status lk_assumed_terms_note(const struct lk_assumed_terms *u, struct lk
     if (u->hook)
         LK_PASS(lk_forecast_assume(f, "what a compression computes",
                                    "known to a factor of two: no run had one"));
-    return u->shard ? lk_forecast_assume(f, "the order of a sharded step's collectives",
-                                         "their time is known to %.0f %%: no run was sharded",
-                                         100 * lk_prior_value(LK_PRIOR_SHARD_ERROR))
-                    : LK_OK;
+    if (!u->shard)
+        return LK_OK;
+    LK_PASS(lk_forecast_assume(f, "the order of a sharded step's collectives",
+                               "their time is known to %.0f %%: no run was sharded",
+                               100 * lk_prior_value(LK_PRIOR_SHARD_ERROR)));
+    LK_PASS(lk_forecast_assume(f, "what the host takes for a sharded tensor",
+                               "%.0f us to gather or scatter it, within %.0f times (%s)",
+                               1e6 * lk_prior_value(LK_PRIOR_TENSOR),
+                               lk_prior_value(LK_PRIOR_LAUNCH_RANGE),
+                               lk_prior_source(LK_PRIOR_TENSOR)));
+    return lk_forecast_warn(f,
+                            "No sharding is named the best where plain DDP fits in memory: no run "
+                            "of the job was sharded, and on real GPUs plain DDP can be faster "
+                            "by factors.");
 }

@@ -23,7 +23,7 @@ struct lk_assumed_terms {
     double fixed_sd; /* of the share of a micro-batch that a step takes once, where no run had so
                         few or so many micro-batches; 0: known */
     bool hook;       /* what a hook computes */
-    bool shard;      /* the collectives of a sharded step */
+    bool shard;      /* the collectives of a sharded step, and what their launches cost */
 };
 
 /* The step time of one configuration. Draw i of all predictions of a source is the same Monte Carlo
@@ -51,6 +51,9 @@ struct lk_prediction {
 };
 /* Make a prediction of which nothing is known: NaN, no draws. */
 void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);
+/* Return true if what the configuration gains on throughput is the model's word alone: it is
+ * sharded, and no run of the job was. It is not named the best. */
+bool lk_prediction_gain_unproven(const struct lk_prediction *p);
 /* Raise an estimate below bound_s to it, with its interval and draws in proportion, and then every
  * end and draw that is below it. */
 void lk_prediction_raise(struct lk_prediction *p);

@@ -109,11 +109,20 @@ enum lk_status lk_gains_init(struct lk_pipeline *w)
 
 /* ---- The best ---- */
 
+/* Where the current configuration does not fit in memory, a sharded one need not prove a gain. */
+static bool is_proven(const struct lk_pipeline *w, size_t point)
+{
+    size_t now = w->points[point].current;
+
+    return !lk_prediction_gain_unproven(&w->all.v[w->points[point].item].at) ||
+           (now < w->all.n && w->all.v[now].too_large);
+}
+
 bool lk_may_be_best(const struct lk_pipeline *w, size_t point)
 {
     const struct lk_item *i = &w->all.v[w->points[point].item];
 
-    return !(i->at.batch_extrapolation > 1) && !i->too_large;
+    return !(i->at.batch_extrapolation > 1) && !i->too_large && is_proven(w, point);
 }
 
 size_t lk_fastest(const struct lk_pipeline *w, int world_size, lk_point_filter *take, size_t except)

@@ -21,7 +21,7 @@ static void apply(const struct lk_pipeline *w, int a, size_t value, struct lk_sc
 /* Returns true if the axis has a meaning here; a global batch may still bring accumulation. */
 static bool matters(const struct lk_pipeline *w, int a, const struct lk_config *c)
 {
-    return (a == LK_AXIS_NO_SYNC && w->request->global_batch > 0) ||
+    return (a == LK_AXIS_REDUCE && w->request->global_batch > 0) ||
            lk_axis_matters((enum lk_axis)a, c);
 }
 
@@ -69,6 +69,8 @@ static enum lk_status add_combination(struct lk_pipeline *w, size_t n, size_t cu
     for (int a = 0; a < LK_AXIS_COUNT; a++)
         if (q->axes[a].n)
             apply(w, a, p.index[a], &s);
+    if (q->axes[LK_AXIS_REDUCE].n) /* a scheme has one of its own */
+        apply(w, LK_AXIS_REDUCE, p.index[LK_AXIS_REDUCE], &s);
     for (int a = 0; a < LK_AXIS_COUNT; a++)
         if (p.index[a] && !matters(w, a, &s.config))
             return LK_OK;
@@ -171,9 +173,9 @@ static int reference_batch(const struct lk_pipeline *w, const struct lk_config *
 
 /*
  * Makes the reference of a point's efficiency: the current configuration on the same machine at the
- * count that the source refers to, with the point's local batch, accumulation, no_sync and dtype of
- * gradients. So all points of a batch have one, whatever their buckets and scheme, and the higher
- * efficiency is the higher throughput. world_size 0: none is known.
+ * count that the source refers to, with the point's local batch, accumulation, reduced
+ * micro-batches and dtype of gradients. So all points of a batch have one, whatever their buckets
+ * and scheme, and the higher efficiency is the higher throughput. world_size 0: none is known.
  */
 static enum lk_status reference_of(const struct lk_pipeline *w, const struct lk_config *of,
                                    struct lk_config *out)
@@ -181,7 +183,8 @@ static enum lk_status reference_of(const struct lk_pipeline *w, const struct lk_
     *out = w->source->current;
     out->local_batch = of->local_batch;
     out->accumulation = of->accumulation;
-    out->no_sync = of->no_sync;
+    if (lk_sharding_traits(of->sharding)->reduced == LK_REDUCED_AS_JOB)
+        out->reduce = of->reduce;
     out->grad_dtype = of->grad_dtype;
     LK_PASS(w->source->ops->set_reference(w->source->self, out));
     if (w->request->global_batch > 0 && out->world_size)

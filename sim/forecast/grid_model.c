@@ -62,8 +62,10 @@ struct lk_grid_model {
     const struct lk_basis *basis; /* borrowed */
     size_t n_draws;
     struct lk_draw *draws;
-    double *fresh;              /* for each draw, the new run's step over the mean of all runs */
-    double *z_bucket, *z_fixed; /* standard normal: of a bucket's cost, of what a step takes once */
+    double *fresh; /* for each draw, the new run's step over the mean of all runs */
+    double *z_bucket,
+        *z_fixed;     /* standard normal: of a bucket's cost, of what a step takes once, */
+    double *z_tensor; /* of a tensor's cost */
     struct lk_grid_parts parts;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
@@ -82,6 +84,7 @@ struct point_model {
     double step_at_cost[FACTORS], fixed_s; /* the step at each factor; optimizer and gap */
     double charged_s;                      /* of its compute: by buckets beyond the job's own */
     double gamma_s, delta_s, per_bucket_s; /* by how much more of each lengthens it */
+    double per_tensor_s, per_start_s;      /* the same */
     /* A rank's own work over the model's, by runs of one rank, and of each draw; NULL: no run
      * tells, and it is as well known as the compute. */
     double work_ratio;
@@ -148,38 +151,48 @@ static bool meets_once(const struct lk_step_model *m)
     return true;
 }
 
-/* Charge the compute of a step, whose backward is that of the job's own buckets, for its buckets.
- */
-static double charge(struct lk_grid_model *m, const struct lk_grid_shape *shape, double cost_s,
-                     struct lk_step_model *step)
+/* Charge the compute of a step, which is that of the job's own buckets, for its launches. */
+static double charge(struct lk_grid_model *m, const struct lk_grid_shape *shape,
+                     const struct lk_bucket_cost *cost, struct lk_step_model *step)
 {
     return lk_bucket_cost_charge(step, shape->model.volume.steps, m->colls,
-                                 shape->model.own_buckets, cost_s);
+                                 shape->model.own_buckets, cost);
 }
 
-/* Set by how much more gamma, delta and a bucket's cost lengthen the step: over one more tenth of
- * the first two, 20 us more of the third. bare: the step before it was charged for buckets. */
+/* Set by how much more gamma, delta, the time of a start, and the cost of a launch and of a tensor
+ * lengthen the step: over one more tenth of the first two, 20 us more of the others. bare: the step
+ * before it was charged for launches. */
 static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_request *q,
                                  const struct lk_step_model *bare, struct point_model *point)
 {
-    static const double more[] = {0.1, 0.1, 20e-6};
+    enum { GAMMA, DELTA, START, LAUNCH, TENSOR, SLOPES };
+    static const double more[SLOPES] = {0.1, 0.1, 20e-6, 20e-6, 20e-6};
     const struct lk_step_model as_is = point->step;
-    double *slopes[] = {&point->gamma_s, &point->delta_s, &point->per_bucket_s};
-    bool others = lk_bucket_count(point->shape->model.volume.steps, point->step.n_colls) !=
-                  point->shape->model.own_buckets;
+    const struct lk_grid_shape *shape = point->shape;
+    const struct lk_volume *v = &shape->model.volume;
+    double *slopes[SLOPES] = {&point->gamma_s, &point->delta_s, &point->per_start_s,
+                              &point->per_bucket_s, &point->per_tensor_s};
+    bool others = lk_bucket_count(v->steps, v->n) != shape->model.own_buckets;
+    const bool varies[SLOPES] = {shape->overlap_drawn, shape->overlap_drawn, shape->start_drawn,
+                                 others || v->tensors, v->tensors > 0};
 
-    for (size_t k = 0; k < point->step.n_colls; k++)
-        m->colls[k].cost_s = point->shape->model.colls[k].cost_s;
-    for (size_t i = 0; i < LK_COUNT(more) && point->step.n_colls; i++) {
+    for (int i = 0; i < SLOPES && v->n; i++) {
+        struct lk_bucket_cost cost = m->basis->bucket;
         struct lk_sim_result r;
 
-        if (i == 2 ? !others : !point->shape->overlap_drawn)
+        if (!varies[i])
             continue;
-        point->step.gamma_wire += i == 0 ? more[0] : 0;
-        point->step.delta += i == 1 ? more[1] : 0;
-        if (i == 2) {
+        for (size_t k = 0; k < v->n; k++)
+            m->colls[k].cost_s =
+                shape->model.colls[k].cost_s +
+                (i == START && v->colls[k].ranks > 1 ? more[i] / v->colls[k].period : 0);
+        point->step.gamma_wire += i == GAMMA ? more[i] : 0;
+        point->step.delta += i == DELTA ? more[i] : 0;
+        cost.s += i == LAUNCH ? more[i] : 0;
+        cost.tensor_s += i == TENSOR ? more[i] : 0;
+        if (i == LAUNCH || i == TENSOR) {
             point->step = *bare;
-            charge(m, point->shape, m->basis->bucket.s + more[2], &point->step);
+            charge(m, shape, &cost, &point->step);
         }
         LK_PASS(lk_closed_form_run(&point->step, q, &r));
         *slopes[i] = (r.mean_s - at_factor(point, 1)) / more[i];
@@ -215,7 +228,7 @@ static enum lk_status point_model_init(struct lk_grid_model *m, const struct lk_
     if (n)
         memcpy(m->colls, point->shape->model.colls, n * sizeof *m->colls);
     bare = point->step;
-    point->charged_s = charge(m, point->shape, m->basis->bucket.s, &point->step);
+    point->charged_s = charge(m, point->shape, &m->basis->bucket, &point->step);
     q.steps = point->step.load_s > 0 ? STEPS_LOADER : STEPS;
     for (int i = 0; i < FACTORS; i++) {
         struct lk_sim_result r;
@@ -233,12 +246,15 @@ static enum lk_status point_model_init(struct lk_grid_model *m, const struct lk_
     return LK_OK;
 }
 
-/* Return what the overlap's slowdown and the buckets' cost in a draw add to the estimate's. */
+/* Return what the overlap's slowdown and the launches' cost in a draw add to the estimate's. */
 static double overlap_of(const struct lk_grid_model *m, const struct point_model *point, size_t i)
 {
     return point->gamma_s * point->shape->gamma[i] + point->delta_s * point->shape->delta[i] +
            point->per_bucket_s *
-               (lk_bucket_cost_draw(&m->basis->bucket, m->z_bucket[i]) - m->basis->bucket.s);
+               (lk_bucket_cost_draw(&m->basis->bucket, m->z_bucket[i]) - m->basis->bucket.s) +
+           point->per_tensor_s * (lk_bucket_cost_draw_tensor(&m->basis->bucket, m->z_tensor[i]) -
+                                  m->basis->bucket.tensor_s) +
+           point->per_start_s * point->shape->start[i];
 }
 
 /* Return the estimate of the step, the slowest link's cost in it, without runs of several ranks. */
@@ -406,7 +422,8 @@ static void take_losses(const struct point_model *point, struct lk_prediction *p
     }
 }
 
-static void set_assumed(const struct point_model *point, struct lk_prediction *p)
+static void set_assumed(const struct lk_grid_model *m, const struct point_model *point,
+                        struct lk_prediction *p)
 {
     const struct lk_config_model *shape = &point->shape->model;
     bool several = p->config.world_size > 1;
@@ -416,8 +433,10 @@ static void set_assumed(const struct point_model *point, struct lk_prediction *p
     p->overlap_assumed = shape->overlap_assumed && several;
     p->kappa_unknown = shape->kappa_unknown;
     p->assumed.fixed_sd = point->fixed_sd;
-    p->assumed.hook = several && shape->hook_share > 0;
-    p->assumed.shard = several && p->config.sharding != LK_SHARDING_DDP;
+    p->assumed.hook =
+        several && shape->hook_share > 0 && p->config.compression != LK_COMPRESSION_NONE;
+    p->assumed.shard =
+        several && p->config.sharding != LK_SHARDING_DDP && !lk_runs_are_sharded(&m->basis->runs);
 }
 
 static void draw_all(const struct lk_grid_model *m, const struct point_model *point,
@@ -451,6 +470,7 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct point_mode
     double sd = hypot(hypot(of_batch->compute_sd, of_batch->batch_sd),
                       m->basis->job->n_runs ? m->basis->runs.sd : 0);
     struct lk_step_model s = point->step;
+    struct lk_bucket_cost least = {0};
 
     s.ranks = shape->step.ranks;
     s.nodes = shape->step.nodes;
@@ -458,11 +478,9 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct point_mode
     s.node_slowness = shape->step.node_slowness;
     s.forward_s = of_batch->step.forward_s * shape->async_slowdown;
     s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
-    charge(m, point->shape,
-           lk_bucket_count(shape->volume.steps, s.n_colls) < shape->own_buckets
-               ? MOST * m->basis->bucket.s
-               : 0,
-           &s);
+    if (lk_bucket_count(shape->volume.steps, s.n_colls) < shape->own_buckets)
+        least.s = MOST * m->basis->bucket.s;
+    charge(m, point->shape, &least, &s);
     return lk_step_bound(
         shape, &s, m->basis->cluster,
         fmin(1, point->work_ratio) * exp(-LOW_END * sd) *
@@ -494,7 +512,7 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
     p->anchor_factor = p->step_s / at_factor(&point, point.shape->link);
     draw_all(m, &point, &whole, p);
     take_losses(&point, p);
-    set_assumed(&point, p);
+    set_assumed(m, &point, p);
     set_grade(m, &point, p->anchor_world_size, p);
     return set_bound(m, &point, p);
 }
@@ -524,13 +542,15 @@ enum lk_status lk_grid_model_create(const struct lk_basis *b, struct lk_grid_mod
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct lk_grid_model){.basis = b, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 9 * n, sizeof *m->fresh));
+    LK_TRY(lk_alloc(&m->fresh, 11 * n, sizeof *m->fresh));
     m->z_bucket = m->fresh + 4 * n;
     m->z_fixed = m->fresh + 5 * n;
     z_hook = m->fresh + 6 * n;
     z_shard = m->fresh + 7 * n;
     z_compute = m->fresh + 8 * n;
+    m->z_tensor = m->fresh + 9 * n;
     lk_rng_normals(b->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->fresh + n, 7 * n);
+    lk_rng_normals(b->options.seed, lk_rng_stream("grid_model.launch", 0), 0, m->z_tensor, 2 * n);
     for (size_t i = 0; i < n; i++) {
         m->draws[i] = lk_basis_draw(b, i);
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
@@ -545,6 +565,7 @@ enum lk_status lk_grid_model_create(const struct lk_basis *b, struct lk_grid_mod
                                        .z_gamma = m->fresh + n,
                                        .z_delta = m->fresh + 2 * n,
                                        .z_kappa = m->fresh + 3 * n,
+                                       .z_start = m->fresh + 10 * n,
                                        .z_hook = z_hook,
                                        .z_shard = z_shard,
                                        .seed = b->options.seed};

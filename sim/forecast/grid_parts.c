@@ -77,6 +77,9 @@ static void set_slowdowns(const struct lk_grid_parts *g, struct lk_grid_shape *s
         s->colocation[i] = (1 + kappa) / (1 + m->kappa);
         s->gamma[i] = d.gamma_wire - m->gamma_wire;
         s->delta[i] = d.delta - m->delta;
+        s->start[i] =
+            lk_overlap_draw_start(g->inputs.cluster, g->inputs.z_start[i]) - s->model.start_s;
+        s->start_drawn |= s->start[i] != 0;
         s->overlap_drawn |= s->gamma[i] != 0 || s->delta[i] != 0;
     }
 }
@@ -104,10 +107,11 @@ enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config 
             return g->shapes[i].status == LK_OK ? LK_OK : refuse_again(g, &s.key);
         }
     LK_PASS(lk_array_grow(&g->shapes, &g->shapes_capacity, g->n_shapes + 1, sizeof *g->shapes));
-    LK_PASS(lk_alloc(&s.cost, 4 * g->n_draws, sizeof *s.cost));
+    LK_PASS(lk_alloc(&s.cost, 5 * g->n_draws, sizeof *s.cost));
     s.colocation = s.cost + g->n_draws;
     s.gamma = s.cost + 2 * g->n_draws;
     s.delta = s.cost + 3 * g->n_draws;
+    s.start = s.cost + 4 * g->n_draws;
     s.status = lk_config_model_init(&s.model, g->inputs.job, g->inputs.cluster, g->inputs.cost,
                                     g->inputs.slow, &s.key);
     if (s.status == LK_OK)

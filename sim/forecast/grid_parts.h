@@ -22,10 +22,11 @@ struct lk_grid_shape {
     enum lk_status status; /* not LK_OK: it cannot be made, as for the parts below */
     struct lk_config_model model;
     /* Of each draw: cost, links included, and compute beside other ranks of a node, over the
-     * estimate's; gamma and delta less the estimate's. */
-    double *cost, *colocation, *gamma, *delta;
-    bool overlap_drawn; /* some gamma or delta differs from the estimate's */
-    double link;        /* what the slowest link multiplies the estimate's cost by */
+     * estimate's; gamma, delta and a collective's start less the estimate's. */
+    double *cost, *colocation, *gamma, *delta, *start;
+    bool overlap_drawn,
+        start_drawn; /* some gamma or delta, or start, differs from the estimate's */
+    double link;     /* what the slowest link multiplies the estimate's cost by */
 };
 
 /* The part that the local batch gives. */
@@ -54,7 +55,8 @@ struct lk_grid_evidence {
     /* For each draw, deviations in sd: of the compute, of what hooks take, of a sharded step's
      * collectives. */
     const double *z_compute, *z_hook, *z_shard;
-    const double *z_gamma, *z_delta, *z_kappa; /* of the overlap, of co-location */
+    const double *z_gamma, *z_delta, *z_kappa; /* of the overlap, of co-location, */
+    const double *z_start;                     /* of a collective's start */
     uint64_t seed;
 };
 

@@ -1,7 +1,7 @@
 /*
  * Predictions with their distribution.
  *
- * Divisions: intervals / the cost of a bucket / making one / measured configurations / interface.
+ * Divisions: intervals / the cost of launches / making one / measured configurations / interface.
  */
 #include "sim/forecast/predictor.h"
 
@@ -34,7 +34,7 @@ out:
     return st;
 }
 
-/* ---- The cost of a bucket ---- */
+/* ---- The cost of launches ---- */
 
 /* Return true if two configurations differ in their bucket caps alone. */
 static bool differ_in_caps(const struct lk_config *a, const struct lk_config *b)
@@ -46,31 +46,44 @@ static bool differ_in_caps(const struct lk_config *a, const struct lk_config *b)
     return lk_config_equal(a, &same) && !lk_config_equal(a, b);
 }
 
-/* Set *y to ln(measured / modelled) of a run without the cost of buckets, and *x to what a second
- * of it changes. LK_EEVIDENCE: nothing models the run. */
-static enum lk_status bucket_evidence(struct lk_predictor *p, const struct lk_config *c, double *x,
-                                      double *y)
+/* Return true if two configurations differ in their sharding alone, and what it reduces when. */
+static bool differ_in_sharding(const struct lk_config *a, const struct lk_config *b)
 {
-    const double cost_s = lk_prior_value(LK_PRIOR_BUCKET);
+    struct lk_config same = *b;
+
+    same.sharding = a->sharding;
+    same.shard_group = a->shard_group;
+    same.reduce = a->reduce;
+    return lk_config_equal(a, &same) && !lk_config_equal(a, b);
+}
+
+/* A cost that runs tell which differ in one thing alone: sums of a regression through the means of
+ * groups of such runs. */
+struct launch_fit {
+    double *cost_s, assumed_s;
+    bool (*differ)(const struct lk_config *a, const struct lk_config *b);
+    double xx, xy;
+};
+
+/* Set *y to ln(measured / modelled) of a run without the cost, and *x to what a second of it
+ * changes. LK_EEVIDENCE: nothing models the run. */
+static enum lk_status launch_evidence(struct lk_predictor *p, const struct lk_config *c,
+                                      const struct launch_fit *f, double *x, double *y)
+{
     double bare, charged;
     size_t n;
 
-    p->basis.bucket.s = 0;
+    *f->cost_s = 0;
     LK_PASS(lk_grid_model_step(p->grid, c, false, &bare));
-    p->basis.bucket.s = cost_s;
+    *f->cost_s = f->assumed_s;
     LK_PASS(lk_grid_model_step(p->grid, c, false, &charged));
-    *x = log(charged / bare) / cost_s;
+    *x = log(charged / bare) / f->assumed_s;
     *y = log(lk_runs_mean(&p->basis.runs, c, &n) / bare);
     return LK_OK;
 }
 
-/* Sums of a regression through the means of groups of runs that differ in their caps alone. */
-struct bucket_fit {
-    double xx, xy;
-};
-
 /* Add the runs of a group, if its first one is run i. */
-static enum lk_status add_group(struct lk_predictor *p, size_t i, struct bucket_fit *f)
+static enum lk_status add_group(struct lk_predictor *p, size_t i, struct launch_fit *f)
 {
     const struct lk_job *j = p->basis.job;
     double n = 0, x_sum = 0, y_sum = 0, xx = 0, xy = 0;
@@ -80,12 +93,11 @@ static enum lk_status add_group(struct lk_predictor *p, size_t i, struct bucket_
         double x, y;
         enum lk_status st;
 
-        if (!lk_runs_is_first(&p->basis.runs, k) ||
-            (k != i && !differ_in_caps(&j->runs[i].config, c)))
+        if (!lk_runs_is_first(&p->basis.runs, k) || (k != i && !f->differ(&j->runs[i].config, c)))
             continue;
         if (k < i)
             return LK_OK;
-        st = bucket_evidence(p, c, &x, &y);
+        st = launch_evidence(p, c, f, &x, &y);
         if (st == LK_EEVIDENCE)
             continue;
         LK_PASS(st);
@@ -103,30 +115,59 @@ static enum lk_status add_group(struct lk_predictor *p, size_t i, struct bucket_
 }
 
 /*
- * Fit the cost to runs of several caps: least squares, where the ratio of two runs has the error of
- * LK_PRIOR_RESOLUTION. A fit that knows less than the prior does is not taken.
+ * Fit a cost to runs: least squares, where the ratio of two runs has the error of
+ * LK_PRIOR_RESOLUTION. A fit that knows less than the prior does, with this sd, is not taken, and
+ * *out_sd is 0.
  */
-static enum lk_status fit_bucket_cost(struct lk_predictor *p)
+static enum lk_status fit_launch(struct lk_predictor *p, struct launch_fit *f, double prior_sd,
+                                 double *out_sd)
 {
     const struct lk_job *j = p->basis.job;
-    struct lk_bucket_cost fit = {.measured = true};
-    struct bucket_fit f = {0, 0};
+    double fit, sd;
 
+    *out_sd = 0;
     for (size_t i = 0; i < j->n_runs; i++) {
         bool several = false;
 
         for (size_t k = i + 1; k < j->n_runs && !several; k++)
-            several = differ_in_caps(&j->runs[i].config, &j->runs[k].config);
+            several = f->differ(&j->runs[i].config, &j->runs[k].config);
         if (several && j->runs[i].config.world_size > 1 && lk_runs_is_first(&p->basis.runs, i))
-            LK_PASS(add_group(p, i, &f));
+            LK_PASS(add_group(p, i, f));
     }
-    p->basis.bucket = lk_bucket_cost_assumed();
-    if (!(f.xx > 0))
+    *f->cost_s = f->assumed_s;
+    if (!(f->xx > 0))
         return LK_OK;
-    fit.s = fmax(0, f.xy / f.xx);
-    fit.sd = lk_prior_value(LK_PRIOR_RESOLUTION) / sqrt(2 * f.xx);
-    if (fit.sd < p->basis.bucket.sd || fit.s > LK_Z90 * fit.sd)
-        p->basis.bucket = fit;
+    fit = fmax(0, f->xy / f->xx);
+    sd = lk_prior_value(LK_PRIOR_RESOLUTION) / sqrt(2 * f->xx);
+    if (!(sd < prior_sd || fit > LK_Z90 * sd))
+        return LK_OK;
+    *f->cost_s = fit;
+    *out_sd = sd;
+    return LK_OK;
+}
+
+/* Fit the cost of a collective to runs of several caps, then that of a tensor to sharded runs;
+ * but what the cluster file says stands. */
+static enum lk_status fit_launches(struct lk_predictor *p)
+{
+    struct lk_bucket_cost *b = &p->basis.bucket;
+    struct launch_fit caps = {.cost_s = &b->s, .differ = differ_in_caps},
+                      sharded = {.cost_s = &b->tensor_s, .differ = differ_in_sharding};
+    double sd;
+
+    *b = lk_bucket_cost_of(p->basis.cluster);
+    caps.assumed_s = b->s;
+    sharded.assumed_s = b->tensor_s;
+    if (!b->measured) {
+        LK_PASS(fit_launch(p, &caps, b->sd, &sd));
+        b->measured = sd > 0;
+        b->sd = sd > 0 ? sd : b->sd;
+    }
+    if (!b->tensor_measured) {
+        LK_PASS(fit_launch(p, &sharded, b->tensor_s, &sd));
+        b->tensor_measured = sd > 0;
+        b->tensor_sd = sd / fmax(b->tensor_s, sd);
+    }
     return LK_OK;
 }
 
@@ -142,7 +183,7 @@ enum lk_status lk_predictor_create(const struct lk_job *job, const struct lk_clu
     LK_TRY(lk_alloc(&p, 1, sizeof *p));
     LK_TRY(lk_basis_init(&p->basis, job, cluster, options));
     LK_TRY(lk_grid_model_create(&p->basis, &p->grid));
-    LK_TRY(fit_bucket_cost(p));
+    LK_TRY(fit_launches(p));
     *out = p;
     p = NULL;
 out:

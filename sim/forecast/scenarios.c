@@ -20,10 +20,10 @@ static uint64_t hash_of(const struct lk_item *i)
                               (uint64_t)c->world_size,
                               (uint64_t)c->local_batch,
                               (uint64_t)c->accumulation,
-                              c->no_sync,
+                              (uint64_t)c->reduce,
                               c->first_bytes,
                               c->cap_bytes,
-                              (uint64_t)c->sharding,
+                              (uint64_t)c->overlap << 8 | (uint64_t)c->sharding,
                               (uint64_t)c->powersgd_rank,
                               (uint64_t)c->shard_group,
                               (uint64_t)c->averaging_period};

@@ -359,11 +359,12 @@ static enum lk_status note_overlap(const struct model *m, const struct lk_predic
                                    "compute takes %.0f %% longer while collectives run, on %d GPUs "
                                    "(arXiv:2507.03114; --overlap-slowdown sets it)",
                                    100 * o.gamma_wire, largest->world_size));
-    return lk_quantity_known(&m->cluster->delta)
+    return lk_quantity_known(&m->cluster->delta) && !o.start_assumed
                ? LK_OK
                : lk_forecast_assume(out, "how compute slows communication",
-                                    "collectives take %.0f %% longer while compute runs",
-                                    100 * o.delta);
+                                    "collectives take %.0f %% longer while compute runs, and start "
+                                    "%.0f us late",
+                                    100 * o.delta, 1e6 * o.start_s);
 }
 
 /* Note that the network between nodes is a preset's. */

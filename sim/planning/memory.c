@@ -136,7 +136,8 @@ static void set_states(const struct lk_job *j, const struct lk_config *c, struct
     bool feedback = c->compression == LK_COMPRESSION_POWERSGD;
 
     m->rows[LK_MEMORY_PARAMETERS] = lk_economics_known(t.parameters / (s->parameters ? n : 1));
-    m->rows[LK_MEMORY_GRADIENTS] = lk_economics_known(t.gradients / (s->gradients ? n : 1));
+    m->rows[LK_MEMORY_GRADIENTS] =
+        lk_economics_known(t.gradients / (s->gradients && !lk_config_keeps_gradients(c) ? n : 1));
     m->rows[LK_MEMORY_BUCKETS] =
         lk_economics_known((reduced && !s->units && !view && c->world_size > 1 ? t.gradients : 0) +
                            (feedback ? t.gradients : 0));
@@ -290,7 +291,7 @@ bool lk_memory_sharding_that_fits(const struct lk_job *j, const struct lk_config
     for (size_t i = 0; i < LK_COUNT(stages); i++) {
         enum lk_memory_fit fit;
 
-        sharded.sharding = stages[i];
+        lk_config_shard(&sharded, stages[i], c->reduce);
         sharded.compression = LK_COMPRESSION_NONE;
         lk_memory_of(j, &sharded, &m);
         fit = lk_memory_fit(&m, device_bytes);
@@ -379,13 +380,14 @@ enum lk_status lk_memory_table(const struct lk_job *job, double device_bytes,
 {
     enum lk_status st = LK_OK;
     struct lk_config c = f->points[0].config;
+    const enum lk_reduction own = c.reduce;
     struct lk_memory m[N_SCHEMES];
     struct lk_table *t = NULL;
     double v[N_SCHEMES];
     char title[128];
 
     for (int s = 0; s < N_SCHEMES; s++) {
-        c.sharding = memory_schemes[s];
+        lk_config_shard(&c, memory_schemes[s], own);
         lk_memory_of(job, &c, &m[s]);
     }
     snprintf(title, sizeof title, "Memory of a GPU: %d GPUs, local batch %d", c.world_size,

@@ -24,7 +24,8 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .nodes = 1,
                               .local_batch = lk_job_usual_batch(j),
                               .accumulation = j->accumulation,
-                              .no_sync = j->no_sync,
+                              .reduce = j->reduce,
+                              .overlap = j->overlap,
                               .first_bytes = j->first_bytes,
                               .cap_bytes = j->cap_bytes};
 }
@@ -270,10 +271,11 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
         const struct lk_volume_coll *v = &m->volume.colls[m->order[i]];
         double hook_s = v->matrices * lk_prior_value(LK_PRIOR_ORTHOGONAL) +
                         (isnan(m->memory_Bps) ? 0 : v->memory_bytes / m->memory_Bps);
+        double cost_s = (costs[i].seconds + (v->ranks > 1 ? m->start_s : 0)) / v->period + hook_s;
 
         hooks_s += hook_s;
-        sum_s += costs[i].seconds / v->period + hook_s;
-        m->colls[m->order[i]].cost_s = costs[i].seconds / v->period + hook_s;
+        sum_s += cost_s;
+        m->colls[m->order[i]].cost_s = cost_s;
         if (grade && costs[i].seconds >= GRADED_SHARE * largest_s)
             grade_cost(m, m->volume.steps[m->order[i]].coll, &costs[i]);
     }
@@ -358,6 +360,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     enum lk_status st = LK_OK;
     struct lk_batch_point p;
     struct lk_known_stragglers fitted = {0};
+    struct lk_bucket_cost launch;
     const struct lk_overlap overlap = lk_overlap_of(c, config->nodes);
     double micro_measured = j->accumulation > 0 ? j->accumulation : 1;
 
@@ -383,6 +386,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     set_law(m, c, slow, p.transient);
     LK_TRY(set_known(m, slow, config->local_batch));
     m->overlap_assumed = overlap.assumed;
+    m->start_s = overlap.start_s;
     m->kappa_unknown = !c->n_kappa && config->world_size > config->nodes;
     m->compute_sd = p.sd;
     m->batch_extrapolation = p.extrapolation;
@@ -393,8 +397,8 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     LK_TRY(set_colls(m, j, c, config));
     LK_TRY(lk_volume_own_buckets(j, &m->own_buckets));
     LK_TRY(set_costs(m, cost, true));
-    lk_bucket_cost_charge(&m->step, m->volume.steps, m->colls, m->own_buckets,
-                          lk_bucket_cost_assumed().s);
+    launch = lk_bucket_cost_of(c);
+    lk_bucket_cost_charge(&m->step, m->volume.steps, m->colls, m->own_buckets, &launch);
     weaken(m, p.evidence, p.extrapolation, "local batch");
     synchronise_seldom(m, j, config);
     grade_scheme(m, config);

@@ -64,6 +64,7 @@ struct lk_config_model {
     double hook_share;  /* of the collectives' cost, what hooks compute */
     enum lk_algo algo;
     double memory_Bps; /* of the device; NaN: not known */
+    double start_s;    /* that each collective takes longer than alone (sim/step/overlap.h) */
     enum lk_evidence evidence;
     char evidence_text[64];
     double batch_extrapolation, bytes_extrapolation; /* extrapolation factors; 1: none */

@@ -22,7 +22,7 @@ bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r)
 
 bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b)
 {
-    bool same_sync = a->no_sync == b->no_sync || a->accumulation == 1;
+    bool same_sync = a->reduce == b->reduce || a->accumulation == 1;
     bool same_buckets =
         a->world_size == 1 || (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
 
@@ -36,8 +36,8 @@ static double distance(const struct lk_config *run, const struct lk_config *at)
 {
     return 100 * fabs(log2((double)at->world_size / run->world_size)) +
            10 * fabs(log2((double)at->local_batch / run->local_batch)) +
-           fabs(log2((double)at->accumulation / run->accumulation)) +
-           (run->no_sync != at->no_sync) + (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
+           fabs(log2((double)at->accumulation / run->accumulation)) + (run->reduce != at->reduce) +
+           (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
 }
 
 /* Return run i if it counts and has this configuration, else NULL. */
@@ -142,7 +142,7 @@ struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
         if (!lk_run_counts(r->cluster, run))
             continue;
         if (run->config.accumulation == 1 || at->accumulation == 1 ||
-            run->config.no_sync == at->no_sync)
+            run->config.reduce == at->reduce)
             widen(&accumulation, run->config.accumulation);
         if (run->config.world_size > 1) /* one rank reduces nothing, whatever its buckets */
             widen(&cap, fmin((double)run->config.cap_bytes, all));
@@ -162,6 +162,15 @@ int lk_runs_accumulation(const struct lk_runs *r, const struct lk_config *at)
     if (!(run.hi > 0))
         return r->job->accumulation > 0 ? r->job->accumulation : 1;
     return (int)fmin(fmax(at->accumulation, run.lo), run.hi);
+}
+
+bool lk_runs_are_sharded(const struct lk_runs *r)
+{
+    for (size_t i = 0; i < r->job->n_runs; i++)
+        if (r->job->runs[i].config.sharding != LK_SHARDING_DDP &&
+            lk_run_counts(r->cluster, &r->job->runs[i]))
+            return true;
+    return false;
 }
 
 bool lk_runs_is_first(const struct lk_runs *r, size_t i)

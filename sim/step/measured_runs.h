@@ -24,7 +24,7 @@
 bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r);
 
 /* Return true if runs of both have the same step: buckets do not count on one rank, nor does
- * no_sync without accumulation. */
+ * `reduce` without accumulation. */
 bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b);
 
 /* The job's runs that count on the cluster; both are borrowed. */
@@ -38,6 +38,8 @@ struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *clu
 
 /* Return the fewest GPUs of the job's runs that count on the cluster; 0: none counts. */
 int lk_runs_smallest(const struct lk_job *job, const struct lk_cluster *cluster);
+/* Return true if some run that counts was sharded. */
+bool lk_runs_are_sharded(const struct lk_runs *r);
 /* Return true if run i counts and no run before it that counts is of its configuration. */
 bool lk_runs_is_first(const struct lk_runs *r, size_t i);
 
@@ -47,7 +49,7 @@ int lk_runs_accumulation(const struct lk_runs *r, const struct lk_config *at);
 
 /*
  * Extrapolation factors of a configuration's accumulation and bucket cap beyond the runs that
- * count; 1: within, or no run tells. A run of one micro-batch covers both kinds of no_sync.
+ * count; 1: within, or no run tells. A run of one micro-batch covers all kinds of `reduce`.
  */
 struct lk_runs_extrapolation {
     double accumulation, cap;

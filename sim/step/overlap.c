@@ -42,6 +42,11 @@ static double assumed_gamma(const struct lk_cluster *c, int nodes)
                 : least;
 }
 
+static double assumed_start(const struct lk_cluster *c)
+{
+    return is_gpu(c) ? lk_prior_value(LK_PRIOR_START) : 0;
+}
+
 /* Return a draw of a measured quantity, which is at least 0. */
 static double draw_measured(const struct lk_quantity *q, double z)
 {
@@ -53,12 +58,15 @@ static double draw_measured(const struct lk_quantity *q, double z)
 struct lk_overlap lk_overlap_of(const struct lk_cluster *c, int nodes)
 {
     bool gamma = lk_quantity_known(&c->gamma_wire), delta = lk_quantity_known(&c->delta);
+    bool start = lk_quantity_known(&c->start_s);
 
     return (struct lk_overlap){.gamma_wait =
                                    lk_quantity_known(&c->gamma_wait) ? c->gamma_wait.value : 0,
                                .gamma_wire = gamma ? c->gamma_wire.value : assumed_gamma(c, nodes),
                                .delta = delta ? c->delta.value : assumed_delta(c),
-                               .assumed = !gamma || !delta};
+                               .assumed = !gamma || !delta,
+                               .start_s = start ? c->start_s.value : assumed_start(c),
+                               .start_assumed = !start && is_gpu(c)};
 }
 
 struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, int nodes, double z_gamma,
@@ -72,4 +80,10 @@ struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, int nodes, double 
     o.delta = lk_quantity_known(&c->delta) ? draw_measured(&c->delta, z_delta)
                                            : lk_prior_half_normal(assumed_delta(c), z_delta);
     return o;
+}
+
+double lk_overlap_draw_start(const struct lk_cluster *c, double z)
+{
+    return lk_quantity_known(&c->start_s) ? draw_measured(&c->start_s, z)
+                                          : lk_prior_within(assumed_start(c), z);
 }

@@ -5,8 +5,12 @@
  * measured it is LK_PRIOR_OVERLAP_LINKS for GPUs joined inside one node by NVLink or Infinity
  * Fabric, as much less between nodes as the network is slower than these links, and never below
  * LK_PRIOR_OVERLAP_NETWORK, in the mean; draws are the magnitudes of normal numbers. Ranks on CPUs
- * are taken not to slow, and this is not drawn: a processor may be free for the network, or be the
- * one that computes; nothing published tells.
+ * are taken not to slow. A collective in training also starts later than alone, by a time that does
+ * not grow with its bytes, so that small ones are slowed most: an event between two streams, a host
+ * that has other work, kernels that hold the processors. Where that was not measured it is
+ * LK_PRIOR_START, within a factor of LK_PRIOR_LAUNCH_RANGE, and nothing for ranks on CPUs, and this
+ * is not drawn: a processor may be free for the network, or be the one that computes; nothing
+ * published tells.
  */
 #ifndef LK_SIM_STEP_OVERLAP_H
 #define LK_SIM_STEP_OVERLAP_H
@@ -18,6 +22,8 @@
 struct lk_overlap {
     double gamma_wait, gamma_wire, delta; /* see sim/step/step.h */
     bool assumed;                         /* one of the last two */
+    double start_s; /* that a collective in training takes longer than alone */
+    bool start_assumed;
 };
 
 /* Return the estimate for ranks on so many nodes. */
@@ -26,5 +32,7 @@ struct lk_overlap lk_overlap_of(const struct lk_cluster *c, int nodes);
  * assumed. */
 struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, int nodes, double z_gamma,
                                   double z_delta);
+/* Return a draw of start_s alone, by one more. */
+double lk_overlap_draw_start(const struct lk_cluster *c, double z);
 
 #endif

@@ -17,7 +17,7 @@ static enum lk_status describe(const struct lk_job *j, const struct lk_cluster *
                             .nodes = config->nodes,
                             .local_batch = config->local_batch,
                             .accumulation = config->accumulation,
-                            .no_sync = config->no_sync,
+                            .no_sync = config->reduce == LK_REDUCTION_LAST,
                             .simulated = true,
                             .ddp_rule = j->ddp_rule,
                             .first_bytes = config->first_bytes,

@@ -71,6 +71,7 @@ struct lk_step_coll {
     bool every_micro_batch; /* else on the step's last one only; pre: need <= 2 */
     bool inside;            /* its ranks share a node: links between nodes do not slow it */
     int bucket;             /* number of the gradient bucket in traces; -1: it is none */
+    int tensors;            /* that the host copies in or out; 0 of DDP's buckets, whose hooks do */
 };
 
 struct lk_step_model {

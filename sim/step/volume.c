@@ -1,8 +1,8 @@
 /*
  * This file lists the collectives of a step.
  *
- * Divisions: tensors / groups / gradients / parameters / the scheme / what the job adds / the
- * whole.
+ * Divisions: tensors / groups / gradients / parameters / the scheme / what the job adds /
+ * overlap / the whole.
  */
 #include "sim/step/volume.h"
 
@@ -126,11 +126,15 @@ static struct group counterparts(const struct build *b, const struct group *shar
     return (struct group){ranks, nodes, nodes > 1 ? on_node : 1};
 }
 
+/* Add a collective. Tensors are copied into a scatter's buffer, or out of a gather's: read,
+ * written.
+ */
 static enum lk_status add(struct build *b, const struct group *g, struct coll c)
 {
-
     if (!c.step.bytes)
         return LK_OK;
+    if (c.step.tensors)
+        c.of.memory_bytes += 2 * (double)c.step.bytes;
     c.step.inside = g->nodes < 2;
     c.of.ranks = g->ranks;
     c.of.nodes = g->nodes;
@@ -141,21 +145,27 @@ static enum lk_status add(struct build *b, const struct group *g, struct coll c)
     return LK_OK;
 }
 
-/* Add a collective that carries no gradients. */
+/* Add a collective that carries no gradients, of a unit's parameters if it has tensors. */
 static enum lk_status add_other(struct build *b, const struct group *g, enum lk_coll coll,
-                                uint64_t bytes, double ready, double need, bool every)
+                                uint64_t bytes, int tensors, double ready, double need, bool every)
 {
     struct lk_step_coll c = {.coll = coll,
                              .bytes = bytes,
                              .ready = ready,
                              .need = need,
                              .every_micro_batch = every,
-                             .bucket = -1};
+                             .bucket = -1,
+                             .tensors = tensors};
 
     return add(b, g, (struct coll){.step = c});
 }
 
 /* ---- Gradients ---- */
+
+static int tensors_of(const struct build *b, size_t k)
+{
+    return (int)(b->plan.first[k + 1] - b->plan.first[k]);
+}
 
 static struct coll of_bucket(const struct build *b, enum lk_coll coll, size_t k, bool every)
 {
@@ -164,7 +174,8 @@ static struct coll of_bucket(const struct build *b, enum lk_coll coll, size_t k,
                                   .ready = LK_STEP_BACKWARD + b->ready[k + 1],
                                   .need = LK_STEP_OPTIMIZER,
                                   .every_micro_batch = every,
-                                  .bucket = (int)k}};
+                                  .bucket = (int)k,
+                                  .tensors = coll == LK_REDUCE_SCATTER ? tensors_of(b, k) : 0}};
 }
 
 /*
@@ -256,7 +267,8 @@ static enum lk_status add_all_parameters(struct build *b, enum lk_coll coll, int
                              .bytes = total_bytes(b),
                              .ready = LK_STEP_END,
                              .need = LK_STEP_END,
-                             .bucket = -1};
+                             .bucket = -1,
+                             .tensors = coll == LK_ALL_GATHER ? (int)b->job->n_tensors : 0};
 
     return add(b, &b->all, (struct coll){.step = c, .of.period = period});
 }
@@ -271,7 +283,7 @@ static enum lk_status add_forward_gathers(struct build *b, const struct group *g
     size_t n = b->plan.n_buckets;
 
     for (size_t k = n; k-- > 0;)
-        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k],
+        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k], tensors_of(b, k),
                           k + 1 < n ? 1 - b->ready[k + 2] : 0, k + 1 < n ? 1 - b->ready[k + 1] : 0,
                           true));
     return LK_OK;
@@ -284,22 +296,22 @@ static enum lk_status add_forward_gathers(struct build *b, const struct group *g
 static enum lk_status add_backward_gathers(struct build *b, const struct group *g)
 {
     for (size_t k = 0; k < b->plan.n_buckets; k++)
-        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k],
+        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k], tensors_of(b, k),
                           LK_STEP_BACKWARD + (k ? b->ready[k - 1] : 0),
                           LK_STEP_BACKWARD + b->ready[k], true));
     return LK_OK;
 }
 
 /*
- * Add what hybrid sharding reduces over the groups: each bucket's shard, after its reduce-scatter
- * of the last micro-batch. Both have the same position; the order of the list separates them.
+ * Add what hybrid sharding reduces over the groups: each bucket's shard, after its reduce-scatter.
+ * Both have the same position; the order of the list separates them.
  */
 static enum lk_status add_across(struct build *b, const struct group *shard)
 {
     struct group across = counterparts(b, shard);
     size_t first = b->n;
 
-    LK_PASS(add_gradients(b, &across, LK_ALL_REDUCE, false));
+    LK_PASS(add_gradients(b, &across, LK_ALL_REDUCE, b->config->reduce == LK_REDUCTION_EVERY));
     for (size_t i = first; i < b->n; i++) {
         struct coll *c = &b->colls[i];
 
@@ -325,8 +337,7 @@ static enum lk_status check_pace(const struct build *b, enum lk_pace pace)
 static enum lk_status add_in_group(struct build *b, const struct lk_sharding_traits *t,
                                    const struct group *g)
 {
-    bool every =
-        t->reduced == LK_REDUCED_NO_SYNC ? !b->config->no_sync : t->reduced == LK_REDUCED_EVERY;
+    bool every = b->config->reduce != LK_REDUCTION_LAST;
 
     if (t->gathers >= LK_GATHERS_FORWARD)
         LK_PASS(add_forward_gathers(b, g));
@@ -334,7 +345,7 @@ static enum lk_status add_in_group(struct build *b, const struct lk_sharding_tra
         LK_PASS(add_backward_gathers(b, g));
     LK_PASS(add_gradients(b, g, t->scatters ? LK_REDUCE_SCATTER : LK_ALL_REDUCE, every));
     /* Without a barrier the parameters need not be there before the next step. */
-    for (size_t i = 0; t->pace == LK_PACE_FREE && i < b->n; i++)
+    for (size_t i = 0; t->pace == LK_PACE_FREE && !every && i < b->n; i++)
         b->colls[i].step.need = LK_STEP_END;
     return LK_OK;
 }
@@ -372,10 +383,10 @@ static enum lk_status add_sync_bn(struct build *b)
         double back = LK_STEP_BACKWARD + 1 - n->at;
 
         LK_PASS(add_other(b, &b->all, LK_ALL_GATHER,
-                          (2 * channels + 1) * STATISTIC_BYTES * (uint64_t)b->all.ranks, n->at,
+                          (2 * channels + 1) * STATISTIC_BYTES * (uint64_t)b->all.ranks, 0, n->at,
                           n->at, true));
-        LK_PASS(
-            add_other(b, &b->all, LK_ALL_REDUCE, 2 * channels * STATISTIC_BYTES, back, back, true));
+        LK_PASS(add_other(b, &b->all, LK_ALL_REDUCE, 2 * channels * STATISTIC_BYTES, 0, back, back,
+                          true));
     }
     return LK_OK;
 }
@@ -384,8 +395,24 @@ static enum lk_status add_used_map(struct build *b)
 {
     if (!b->job->find_unused_parameters || b->config->sharding != LK_SHARDING_DDP)
         return LK_OK;
-    return add_other(b, &b->all, LK_ALL_REDUCE, USED_MAP_BYTES * b->job->n_tensors,
-                     LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, !b->config->no_sync);
+    return add_other(b, &b->all, LK_ALL_REDUCE, USED_MAP_BYTES * b->job->n_tensors, 0,
+                     LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, b->config->reduce != LK_REDUCTION_LAST);
+}
+
+/* ---- How collectives and compute overlap ---- */
+
+/* Without overlap a collective is launched where it is needed. */
+static void launch_where_needed(struct build *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        b->colls[i].step.ready = b->colls[i].step.need;
+}
+
+/* One at a time: compute does not pass where the next is launched before this one has ended. */
+static void block_at_next(struct lk_volume *v)
+{
+    for (size_t i = 0; i + 1 < v->n; i++)
+        v->steps[i].need = fmin(v->steps[i].need, v->steps[i + 1].ready);
 }
 
 /* Add what the runs' traces had beside gradients; the bytes that a rank hands in stay the same. */
@@ -404,7 +431,7 @@ static enum lk_status add_of_job(struct build *b)
                            "%s of groups of %d ranks, as the job has it, does not divide %d ranks "
                            "with %d on a node",
                            c->function, size, b->all.ranks, b->per_node);
-        LK_PASS(add_other(b, &g, coll, c->bytes * (coll == LK_ALL_GATHER ? (uint64_t)size : 1),
+        LK_PASS(add_other(b, &g, coll, c->bytes * (coll == LK_ALL_GATHER ? (uint64_t)size : 1), 0,
                           c->at, c->needed, c->every_micro_batch));
     }
     return LK_OK;
@@ -443,6 +470,7 @@ static enum lk_status list(const struct build *b, struct lk_volume *v)
     for (size_t i = 0; i < b->n; i++) {
         v->steps[i] = b->colls[from[i]].step;
         v->colls[i] = b->colls[from[i]].of;
+        v->tensors += (size_t)v->steps[i].tensors;
     }
     v->n = b->n;
     v->shapes_assumed = b->shapes_assumed;
@@ -467,7 +495,11 @@ enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
     LK_TRY(add_sync_bn(&b));
     LK_TRY(add_used_map(&b));
     LK_TRY(add_of_job(&b));
+    if (c->overlap == LK_OVERLAP_MODE_NONE)
+        launch_where_needed(&b);
     LK_TRY(list(&b, v));
+    if (c->overlap == LK_OVERLAP_MODE_PARTIAL)
+        block_at_next(v);
 out:
     free(b.colls);
     free(b.tensors);

@@ -5,22 +5,24 @@
  * With M bytes of gradients (and of parameters), N ranks and k micro-batches, a rank sends in an
  * optimizer step
  *
- *   ddp, no_sync         1 all-reduce                               2 (N-1)/N M
- *   ddp                  k all-reduce                               2k (N-1)/N M
- *   zero1                1 reduce-scatter, 1 all-gather             2 (N-1)/N M
- *   zero2                k reduce-scatter, 1 all-gather             (k+1) (N-1)/N M
- *   zero3                2k all-gather, k reduce-scatter            3k (N-1)/N M
- *   shard-grad-op        k all-gather, k reduce-scatter             2k (N-1)/N M
- *   hsdp, groups of S    zero3 in a group, all-reduce of M/S over   3k (S-1)/S M + 2 (R-1)/R M/S
- *                        the R = N/S groups
- *   local-sgd, diloco    1 all-reduce every H steps                 2 (N-1)/N M / H
- *   async                1 reduce-scatter, 1 all-gather             2 (N-1)/N M
+ *   ddp                  r all-reduce                               2r (N-1)/N M
+ *   zero1, zero2         r reduce-scatter, 1 all-gather             (r+1) (N-1)/N M
+ *   zero3                2k all-gather, r reduce-scatter            (2k+r) (N-1)/N M
+ *   shard-grad-op        k all-gather, r reduce-scatter             (k+r) (N-1)/N M
+ *   hsdp, groups of S    zero3 in a group, a all-reduce of M/S      (2k+r) (S-1)/S M + 2a (R-1)/R
+ * M/S over the R = N/S groups local-sgd, diloco    1 all-reduce every H steps                 2
+ * (N-1)/N M / H async                r reduce-scatter, 1 all-gather             (r+1) (N-1)/N M
  *
+ * r and a follow from what is reduced: r = a = k of every micro-batch, r = a = 1 of the last, r = k
+ * and a = 1 where gradients are scattered in each and all-reduced between groups in the last.
  * (DeepSpeed and FSDP volumes: github.com/stas00/ml-engineering, training/model-parallelism;
- * DiLoCo: arXiv 2311.08105.) Where gradients are sharded, no_sync changes nothing: those of
- * each micro-batch are reduced. A unit of FSDP is a bucket here, so the bucket cap is the size of a
- * unit. local-sgd and diloco with a shard group all-reduce gradients within the group every step
- * (PyTorch's post_localSGD_hook; DiLoCo's workers of several GPUs).
+ * DiLoCo: arXiv 2311.08105; the three ways to reduce: pytorch#126166.) A unit of FSDP is a bucket
+ * here, so the bucket cap is the size of a unit. local-sgd and diloco with a shard group all-reduce
+ * gradients within the group every step (PyTorch's post_localSGD_hook; DiLoCo's workers of several
+ * GPUs).
+ *
+ * Without overlap a collective is launched where it is needed, gradients after the backward. With
+ * partial overlap compute waits, where the next one is launched, until the one before has ended.
  *
  * A job's other collectives (struct lk_job_collective) join them where its runs had them.
  *
@@ -47,7 +49,7 @@ struct lk_volume_coll {
     int ranks, nodes;    /* of one group */
     int groups;          /* that use a node's network at once, this one included */
     int period;          /* steps from one to the next, 1 or more */
-    double memory_bytes; /* moved by a hook in the device's memory */
+    double memory_bytes; /* moved in the device's memory by a hook, or by copies of tensors */
     int matrices;        /* that a hook orthogonalises */
 };
 
@@ -56,6 +58,7 @@ struct lk_volume {
     struct lk_step_coll *steps; /* without costs; where nothing is charged for buckets */
     struct lk_volume_coll *colls;
     size_t n;
+    size_t tensors;      /* of all collectives */
     bool shapes_assumed; /* PowerSGD took matrices as square whose rows the job does not give */
 };
 

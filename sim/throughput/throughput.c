@@ -280,7 +280,7 @@ enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
                            "--local-batch says that of all rows",
                            t->name);
         lk_config_set_cap(c, q->model->job, c->cap_bytes ? c->cap_bytes : q->model->job->cap_bytes);
-        c->no_sync = q->model->job->no_sync;
+        c->reduce = q->model->job->reduce;
     }
     return LK_OK;
 }

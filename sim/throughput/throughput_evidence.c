@@ -267,7 +267,8 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
                               .measured_s = measured_s(e, c),
                               .measured_lo_s = NAN,
                               .measured_hi_s = NAN,
-                              .batch_extrapolation = batch_extrapolation(e, c)};
+                              .batch_extrapolation = batch_extrapolation(e, c),
+                              .assumed.shard = c->world_size > 1 && c->sharding != LK_SHARDING_DDP};
 
     LK_PASS(check_reach(e, c, p.batch_extrapolation));
     LK_PASS(set_step(&e->fit, e->q.grid.level, &p));

@@ -97,18 +97,18 @@ START_TEST(a10_a_first_bucket_set_apart_holds_at_any_cap)
 }
 END_TEST
 
-START_TEST(a10_predict_asks_for_no_sync_and_the_first_bucket)
+START_TEST(a10_predict_asks_for_what_is_reduced_and_the_first_bucket)
 {
     struct lk_csv *t = NULL;
 
-    ask(0, "predict job.json cluster.json --gpus=8 --accumulation=1,4 --no-sync=yes,no",
-        "8 GPUs with accumulation 4, no_sync yes reach", &t);
+    ask(0, "predict job.json cluster.json --gpus=8 --accumulation=1,4 --reduce=last,every",
+        "8 GPUs with accumulation 4, reduce last reach", &t);
     ck_assert_uint_eq(lk_csv_rows(t), 3); /* one micro-batch knows no other way */
     ck_assert_double_gt(number(t, 2, STEP), number(t, 1, STEP) * 1.1);
     lk_csv_free(t);
-    ask(2, "predict job.json cluster.json --gpus=8 --no-sync=no", "--no-sync changes nothing",
+    ask(2, "predict job.json cluster.json --gpus=8 --reduce=every", "--reduce changes nothing",
         NULL);
-    ask(2, "predict --throughput=table.csv --gpus=8 --no-sync=no", "takes the step model", NULL);
+    ask(2, "predict --throughput=table.csv --gpus=8 --reduce=every", "takes the step model", NULL);
 }
 END_TEST
 
@@ -140,7 +140,7 @@ static const struct {
     {"--period=10 --sharding=zero1", "goes with --sharding=local-sgd or diloco"},
     {"--shard-group=2", "--shard-group changes nothing"},
     {"--powersgd-rank=4 --compression=fp16", "goes with --compression=powersgd"},
-    {"--no-sync=yes,no --accumulation=1", "goes with --accumulation above 1"},
+    {"--reduce=last,every --accumulation=1", "goes with --accumulation above 1"},
 };
 
 START_TEST(a10_an_axis_without_meaning_is_refused)
@@ -211,7 +211,7 @@ START_TEST(a10_a_measured_row_of_a_table_is_shown_as_measured)
 END_TEST
 
 static const char *const types[] = {"--gpus=N,N,...",           "--bucket-cap=SIZE,...",
-                                    "--no-sync=WORD,...",       "--nic-bandwidth=RATE,...",
+                                    "--reduce=WORD,...",        "--nic-bandwidth=RATE,...",
                                     "--inter-latency=TIME,...", "--oversubscription=X,...",
                                     "--slow-rank=N:X,...",      "[1..1048576]"};
 
@@ -227,7 +227,7 @@ SUITE(questions, c)
 {
     tcase_add_checked_fixture(c, make_files, scratch_tear_down);
     tcase_add_test(c, a10_a_first_bucket_set_apart_holds_at_any_cap);
-    tcase_add_test(c, a10_predict_asks_for_no_sync_and_the_first_bucket);
+    tcase_add_test(c, a10_predict_asks_for_what_is_reduced_and_the_first_bucket);
     tcase_add_loop_test(c, a10_the_current_configuration_is_among_the_points, 0,
                         (int)LK_COUNT(worse));
     tcase_add_loop_test(c, a10_an_axis_without_meaning_is_refused, 0, (int)LK_COUNT(meaningless));

@@ -53,7 +53,7 @@ static const struct {
     {GRID "--grad-dtype=bf16,bfloat16", 2, "'bfloat16' is there twice"},
     {GRID "--grad-dtype=bf17", 2, "'bf17' is not a gradient dtype"},
     {GRID "--compression=BF16,float16", 0, ""},
-    {GRID "--no-sync=YES --accumulation=2", 0, ""},
+    {GRID "--reduce=LAST --accumulation=2", 0, ""},
     {GRID "--local-batch=1k", 0, ""},
     {GRID "--mtbf=30d --restart=5min --checkpoint=1min", 0, ""},
     {GRID "--mtbf=1000", 2, "--mtbf: '1000': which unit?"},

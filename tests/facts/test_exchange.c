@@ -60,7 +60,7 @@ START_TEST(every_field_makes_another_configuration)
     b[1].nodes = 2;
     b[2].local_batch = 2;
     b[3].accumulation = 2;
-    b[4].no_sync = true;
+    b[4].reduce = LK_REDUCTION_LAST;
     b[5].first_bytes = 1;
     b[6].cap_bytes = 1;
     b[7].algo = LK_ALGO_TREE;

@@ -132,7 +132,7 @@ START_TEST(by_hand)
     ck_assert_int_eq(j.ddp_rule, LK_DDP_TORCH_2);
     ck_assert_uint_eq(j.cap_bytes, LK_BUCKET_CAP_BYTES);
     ck_assert_uint_eq(j.first_bytes, LK_BUCKET_FIRST_BYTES);
-    ck_assert(j.no_sync && j.accumulation == 1);
+    ck_assert(j.reduce == LK_REDUCTION_LAST && j.accumulation == 1);
     ck_assert_uint_eq(j.ready_order[0], 1);
     ck_assert(j.tensors[1].ready == 0.5 && j.tensors[0].ready == 1.0);
     ck_assert(j.compute[0].optimizer_s.value == 0.0);
@@ -140,6 +140,52 @@ START_TEST(by_hand)
     ck_assert(!lk_quantity_known(&j.compute[0].transient));
     ck_assert_uint_eq(j.n_runs, 0);
     lk_job_fini(&j);
+}
+END_TEST
+
+/* `reduce` and the key that older files have for it; a run without either reduces the last. */
+START_TEST(older_files_say_no_sync)
+{
+    static const struct {
+        const char *text;
+        enum lk_reduction reduce;
+    } rows[] = {{"", LK_REDUCTION_LAST},
+                {"\"no_sync\": true,", LK_REDUCTION_LAST},
+                {"\"no_sync\": false,", LK_REDUCTION_EVERY},
+                {"\"reduce\": \"every\",", LK_REDUCTION_EVERY},
+                {"\"reduce\": \"scatter\", \"sharding\": \"hsdp\",", LK_REDUCTION_SCATTER}};
+
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        const char *own = i < 4 ? rows[i].text : "";
+        char text[2048], path[64];
+        struct lk_job j;
+
+        snprintf(text, sizeof text,
+                 "{\"schema\": \"lockstep-job\", \"version\": 1, \"name\": \"x\", %s\n"
+                 " \"gradients\": [{\"name\": \"a\", \"elements\": 10, \"dtype\": \"float32\"}],\n"
+                 " \"compute\": [{\"local_batch\": 8, \"forward\": " Q(
+                     "3", "ms") ",\n"
+                                "   \"backward\": " Q(
+                                    "6", "ms") "}],\n"
+                                               " \"runs\": [{\"source\": \"r\", \"gpus\": 8, "
+                                               "\"nodes\": 1, \"local_batch\": 8, %s\n"
+                                               "   \"accumulation\": 2, \"first_bucket_bytes\": 1, "
+                                               "\"bucket_cap_bytes\": 1,\n"
+                                               "   \"step_s\": [0.1]}]}",
+                 own, rows[i].text);
+        bad_file_write(text, strlen(text), path);
+        for (int round = 0; round < 2; round++) { /* and what was written is read again */
+            ck_assert_msg(lk_job_read(path, &j) == LK_OK, "%s", lk_error_text());
+            ck_assert_int_eq(j.runs[0].config.reduce, rows[i].reduce);
+            ck_assert_int_eq(j.runs[0].config.sharding,
+                             i == 4 ? LK_SHARDING_HSDP : LK_SHARDING_DDP);
+            if (i < 4)
+                ck_assert_int_eq(j.reduce, rows[i].reduce);
+            ck_assert_int_eq(lk_job_write(path, &j), LK_OK);
+            lk_job_fini(&j);
+        }
+        ck_assert_int_eq(unlink(path), 0);
+    }
 }
 END_TEST
 
@@ -215,6 +261,7 @@ static const struct bad_file bad[] = {
     {"\"bucket_cap_bytes\": 2", "\"bucket_cap_bytes\": -2", "bucket_cap_bytes"},
     {"\"torch-2.x\"", "\"torch-3\"", "torch-3"},
     {"\"no_sync\": true", "\"no_sync\": 1", "no_sync"},
+    {"\"no_sync\": true", "\"reduce\": \"last\", \"no_sync\": true", "says it already"},
 };
 
 START_TEST(bad_files)
@@ -285,6 +332,7 @@ END_TEST
 
 SUITE(job, c)
 {
+    tcase_add_test(c, older_files_say_no_sync);
     tcase_add_test(c, read_write_read);
     tcase_add_test(c, by_hand);
     tcase_add_test(c, a09_the_usual_batch);

@@ -315,6 +315,36 @@ START_TEST(uncertain_clocks)
 }
 END_TEST
 
+/* All-reduces that take 50 us and a fifth of their time longer than alone are found to, and small
+ * ones to be slowed more times; on a cluster whose costs are not known nothing is said. */
+START_TEST(training_is_compared_with_alone)
+{
+    const struct step_model m = step_model_default(
+        (struct step_model){.last_share = 0.1, .latency_s = 1e-4, .bandwidth_Bps = 4e8});
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+    double *alone_s = NULL;
+
+    make_run(&m, &run, NULL);
+    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
+    ck_assert_uint_gt(a.n_buckets, 1);
+    ck_assert_int_eq(lk_alloc(&alone_s, a.n_buckets, sizeof *alone_s), LK_OK);
+    for (size_t i = 0; i < a.n_buckets; i++)
+        alone_s[i] = NAN;
+    ck_assert_int_eq(lk_analysis_set_alone(&a, "hand", alone_s), LK_OK);
+    ck_assert(!has_finding(&a, "collectives in this job"));
+    for (size_t i = 0; i < a.n_buckets; i++)
+        alone_s[i] = (a.buckets[i].wire_s - 50e-6) / 1.2;
+    ck_assert_int_eq(lk_analysis_set_alone(&a, "hand", alone_s), LK_OK);
+    ck_assert(has_finding(&a, "collectives in this job take 1.2 times as long as alone on hand: "));
+    ck_assert_ptr_nonnull(strstr(a.findings[a.n_findings - 1].text,
+                                 "each starts 50.0 us late, and takes +20 % beside"));
+    free(alone_s);
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
 /* Without a reference the micro-batches without communication serve as one. */
 START_TEST(modelled_reference)
 {
@@ -433,6 +463,7 @@ SUITE(analysis, t)
     tcase_add_test(t, buckets_come_back);
     tcase_add_loop_test(t, launches_come_back, 0, 5);
     tcase_add_test(t, uncertain_clocks);
+    tcase_add_test(t, training_is_compared_with_alone);
     tcase_add_test(t, modelled_reference);
     tcase_add_test(t, rest_is_a_finding);
     tcase_add_test(t, wrong_references);

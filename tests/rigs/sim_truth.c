@@ -108,7 +108,7 @@ void sim_truth_job(const struct sim_truth *t, uint64_t seed, struct lk_job *out)
                        .first_bytes = 1 << 20,
                        .cap_bytes = 4 << 20,
                        .accumulation = 1,
-                       .no_sync = true,
+                       .reduce = LK_REDUCTION_LAST,
                        .n_tensors = TENSORS,
                        .flops_per_sample = lk_quantity_none(),
                        .memory_fixed_bytes = lk_quantity_none(),
@@ -192,7 +192,7 @@ void sim_truth_add_run(const struct sim_truth *t, struct lk_job *j, int world_si
                              .config.nodes = world_size,
                              .config.local_batch = local_batch,
                              .config.accumulation = 1,
-                             .config.no_sync = true,
+                             .config.reduce = LK_REDUCTION_LAST,
                              .config.first_bytes = j->first_bytes,
                              .config.cap_bytes = j->cap_bytes,
                              .n_steps = (size_t)t->steps};

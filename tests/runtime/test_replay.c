@@ -50,7 +50,7 @@ static void write_job(bool exchanges)
                        .first_bytes = 200,
                        .cap_bytes = 1000,
                        .accumulation = 1,
-                       .no_sync = true,
+                       .reduce = LK_REDUCTION_LAST,
                        .n_tensors = TENSORS};
 
     j.flops_per_sample = lk_quantity_none();

@@ -61,7 +61,7 @@ static void make_job(struct lk_rng *g, struct question *q)
     q->optimizer_s = lk_rng_below(g, 2) ? 0 : q->forward_s * 0.1;
     q->accumulation = 1 + (int)lk_rng_below(g, 4);
     j->accumulation = q->accumulation;
-    j->no_sync = true;
+    j->reduce = LK_REDUCTION_LAST;
     j->ddp_rule = LK_DDP_TORCH_2;
     j->first_bytes = 1 << 20;
     j->cap_bytes = (uint64_t)between(g, 1e5, 1e8);

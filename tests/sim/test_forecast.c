@@ -23,7 +23,7 @@ static struct lk_config config(const struct lk_job *j, int world_size, int batch
                               .nodes = world_size,
                               .local_batch = batch,
                               .accumulation = 1,
-                              .no_sync = true,
+                              .reduce = LK_REDUCTION_LAST,
                               .first_bytes = j->first_bytes,
                               .cap_bytes = j->cap_bytes};
 }

@@ -45,7 +45,7 @@ static struct lk_config config(const struct rig *r, int world_size, int batch)
                               .nodes = world_size,
                               .local_batch = batch,
                               .accumulation = 1,
-                              .no_sync = true,
+                              .reduce = LK_REDUCTION_LAST,
                               .first_bytes = r->job.first_bytes,
                               .cap_bytes = r->job.cap_bytes};
 }
@@ -184,7 +184,7 @@ START_TEST(the_grid_agrees_with_the_full_way)
         double losses = 0;
 
         c.accumulation = i / 3 % 2 ? 4 : 1;
-        c.no_sync = a->no_sync;
+        c.reduce = a->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
         c.sharding = a->sharding;
         lk_config_set_cap(&c, &r.job, caps[i / 6]);
         ck_assert_msg(simulated_at(r.predictor, &c, &p) == LK_OK, "%s", lk_error_text());

@@ -75,6 +75,32 @@ START_TEST(a12_what_was_measured_is_drawn_in_its_interval)
 }
 END_TEST
 
+/* A start is that of GPUs, drawn within three times, or the cluster file's. Small collectives are
+ * slowed by it more times than large ones, whose bytes it does not know. */
+START_TEST(collectives_in_training_start_late)
+{
+    struct lk_cluster c;
+    double inside = 0;
+    struct lk_rng g = lk_rng_init(3, 4);
+
+    lk_cluster_init(&c);
+    ck_assert_double_eq(lk_overlap_of(&c, 1).start_s, 0);
+    ck_assert_double_eq(lk_overlap_draw_start(&c, 1), 0);
+    c.topology.gpu_link = LK_GPU_LINK_NVSWITCH;
+    ck_assert(lk_overlap_of(&c, 1).start_assumed);
+    for (int i = 0; i < DRAWS; i++) {
+        double times = lk_overlap_draw_start(&c, lk_rng_normal(&g)) / lk_overlap_of(&c, 1).start_s;
+
+        inside += (times > 1.0 / 3 && times < 3) / (double)DRAWS;
+    }
+    ck_assert_double_eq_tol(inside, 0.9, 5 * sqrt(0.09 / DRAWS));
+    ck_assert_int_eq(lk_quantity_set(&c.start_s, 70e-6, NAN, NAN, 1, "test"), LK_OK);
+    ck_assert(!lk_overlap_of(&c, 1).start_assumed);
+    ck_assert_double_eq_tol(lk_overlap_draw_start(&c, 2), 70e-6, 1e-12);
+    lk_cluster_fini(&c);
+}
+END_TEST
+
 /* Measured co-location is drawn in its interval, and is never below 0. */
 START_TEST(a14_co_location_is_drawn_in_its_interval)
 {
@@ -145,6 +171,7 @@ END_TEST
 
 SUITE(overlap, c)
 {
+    tcase_add_test(c, collectives_in_training_start_late);
     tcase_add_test(c, a15_ranks_that_outnumber_processors_take_turns);
     tcase_add_test(c, a15_co_location_in_turns_is_that_of_the_last);
     tcase_add_test(c, a14_co_location_is_drawn_in_its_interval);

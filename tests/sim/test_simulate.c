@@ -60,7 +60,7 @@ static void world_of(const struct scenario *s, struct lk_job *job, struct lk_clu
     sim_truth_cluster(&t, 1, cluster);
     sim_truth_job(&t, 1, job);
     job->accumulation = s->accumulation;
-    job->no_sync = s->no_sync;
+    job->reduce = s->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
     job->find_unused_parameters = s->find_unused_parameters;
     if (s->sync_bn)
         ck_assert_int_eq(lk_alloc(&job->sync_bn, (size_t)s->sync_bn, sizeof *job->sync_bn), LK_OK);
@@ -94,9 +94,10 @@ static void simulate(const struct scenario *s, const struct lk_job *j, const str
                                .nodes = ranks,
                                .local_batch = 8,
                                .accumulation = j->accumulation,
-                               .no_sync = j->no_sync,
+                               .reduce = j->reduce,
                                .first_bytes = j->first_bytes,
                                .cap_bytes = j->cap_bytes,
+                               .overlap = j->overlap,
                                .sharding = s->sharding};
     struct lk_sim_request q = {.steps = STEPS, .seed = 4};
 
@@ -236,6 +237,40 @@ START_TEST(a_job_from_its_traces_predicts_them)
 }
 END_TEST
 
+/* Several buckets of which compute covers nothing: the job does not overlap, and its forecasts do
+ * not either. A partial overlap shows as one. */
+START_TEST(traces_show_whether_collectives_overlap)
+{
+    const struct scenario s = scenarios[0];
+    enum lk_overlap_mode put_in = (enum lk_overlap_mode)_i;
+    char *dir = scratch_create(), *file = scratch_path(dir, "job.json");
+    struct lk_job job, built, read;
+    struct lk_cluster cluster;
+    struct lk_sim_result truth;
+    struct lk_run_set set;
+
+    world_of(&s, &job, &cluster);
+    job.first_bytes = job.cap_bytes = 4 << 20;
+    job.overlap = put_in;
+    simulate(&s, &job, &cluster, 2, dir, &truth);
+    ck_assert_int_eq(lk_run_set_read((const char *const *)&dir, 1, &set), LK_OK);
+    ck_assert_msg(lk_job_build(&set, &built) == LK_OK, "%s", lk_error_text());
+    ck_assert_int_eq(lk_job_write(file, &built), LK_OK);
+    ck_assert_msg(lk_job_read(file, &read) == LK_OK, "%s", lk_error_text());
+    ck_assert_int_eq(read.overlap, put_in == LK_OVERLAP_MODE_NONE ? put_in : LK_OVERLAP_MODE_FULL);
+    ck_assert_int_eq(read.runs[0].config.overlap, read.overlap);
+    ck_assert_int_eq(lk_config_current(&read).overlap, read.overlap);
+    lk_run_set_fini(&set);
+    lk_sim_result_fini(&truth);
+    lk_job_fini(&job);
+    lk_job_fini(&built);
+    lk_job_fini(&read);
+    lk_cluster_fini(&cluster);
+    free(file);
+    scratch_remove(dir);
+}
+END_TEST
+
 static void read_whole(const char *path, char **text, size_t *size)
 {
     ck_assert_msg(lk_file_read(path, text, size) == LK_OK, "%s", lk_error_text());
@@ -271,6 +306,7 @@ END_TEST
 
 SUITE(simulate, c)
 {
+    tcase_add_loop_test(c, traces_show_whether_collectives_overlap, 0, LK_OVERLAP_MODE_COUNT);
     tcase_add_loop_test(c, rows_come_back, 0, (int)LK_COUNT(scenarios));
     tcase_add_loop_test(c, a_job_from_its_traces_predicts_them, 0, (int)LK_COUNT(scenarios));
     tcase_add_test(c, traces_repeat_byte_by_byte);

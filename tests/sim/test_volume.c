@@ -1,9 +1,12 @@
 /* Volumes of every scheme against the closed formulas, and order and
  * position of the collectives. */
 #include "base/array.h"
+#include "base/rng.h"
+#include "sim/planning/memory.h"
 #include "sim/step/config.h"
 #include "sim/step/step.h"
 #include "sim/step/volume.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -41,7 +44,7 @@ static struct lk_config plain(void)
                               .nodes = N / PER_NODE,
                               .local_batch = 1,
                               .accumulation = K,
-                              .no_sync = true,
+                              .reduce = LK_REDUCTION_LAST,
                               .first_bytes = 1 << 20,
                               .cap_bytes = 8 << 20};
 }
@@ -72,22 +75,32 @@ static double sent(const struct fixture *f, const struct lk_config *c)
 
 /* The table of sim/step/volume.h: bytes = over_n (N-1)/N M + over_s (S-1)/S M + over_r 2 (R-1)/R
  * M/S. */
+enum { USUAL = -1 }; /* as the scheme's library does, from a job with no_sync */
 static const struct {
     enum lk_sharding sharding;
-    int sync_every; /* without no_sync */
+    int reduce;
     double over_n, over_s, over_r;
 } table[] = {
-    {LK_SHARDING_DDP, 0, 2, 0, 0},
-    {LK_SHARDING_DDP, 1, 2 * K, 0, 0},
-    {LK_SHARDING_ZERO1, 0, 2, 0, 0},
-    {LK_SHARDING_ZERO1, 1, 2, 0, 0},
-    {LK_SHARDING_ZERO2, 0, K + 1, 0, 0},
-    {LK_SHARDING_ZERO3, 0, 3 * K, 0, 0},
-    {LK_SHARDING_GRAD_OP, 0, 2 * K, 0, 0},
-    {LK_SHARDING_HSDP, 0, 0, 3 * K, 1},
-    {LK_SHARDING_LOCAL_SGD, 0, 2.0 / H, 0, 0},
-    {LK_SHARDING_DILOCO, 0, 2.0 / H, 0, 0},
-    {LK_SHARDING_ASYNC, 0, 2, 0, 0},
+    {LK_SHARDING_DDP, USUAL, 2, 0, 0},
+    {LK_SHARDING_DDP, LK_REDUCTION_EVERY, 2 * K, 0, 0},
+    {LK_SHARDING_DDP, LK_REDUCTION_SCATTER, 2 * K, 0, 0},
+    {LK_SHARDING_DDP, LK_REDUCTION_LAST, 2, 0, 0},
+    {LK_SHARDING_ZERO1, USUAL, 2, 0, 0},
+    {LK_SHARDING_ZERO1, LK_REDUCTION_EVERY, K + 1, 0, 0},
+    {LK_SHARDING_ZERO2, USUAL, K + 1, 0, 0},
+    {LK_SHARDING_ZERO2, LK_REDUCTION_LAST, 2, 0, 0},
+    {LK_SHARDING_ZERO3, USUAL, 3 * K, 0, 0},
+    {LK_SHARDING_ZERO3, LK_REDUCTION_LAST, 2 * K + 1, 0, 0},
+    {LK_SHARDING_GRAD_OP, USUAL, 2 * K, 0, 0},
+    {LK_SHARDING_GRAD_OP, LK_REDUCTION_LAST, K + 1, 0, 0},
+    {LK_SHARDING_HSDP, USUAL, 0, 3 * K, K},
+    {LK_SHARDING_HSDP, LK_REDUCTION_EVERY, 0, 3 * K, K},
+    {LK_SHARDING_HSDP, LK_REDUCTION_SCATTER, 0, 3 * K, 1},
+    {LK_SHARDING_HSDP, LK_REDUCTION_LAST, 0, 2 * K + 1, 1},
+    {LK_SHARDING_LOCAL_SGD, USUAL, 2.0 / H, 0, 0},
+    {LK_SHARDING_DILOCO, USUAL, 2.0 / H, 0, 0},
+    {LK_SHARDING_ASYNC, USUAL, 2, 0, 0},
+    {LK_SHARDING_ASYNC, LK_REDUCTION_EVERY, K + 1, 0, 0},
 };
 
 START_TEST(a_scheme_moves_what_its_formula_says)
@@ -98,8 +111,9 @@ START_TEST(a_scheme_moves_what_its_formula_says)
     double r = 2.0 * (N / GROUP - 1.0) / ((double)N / GROUP) * M / GROUP;
 
     fixture_init(&f);
-    c.sharding = table[_i].sharding;
-    c.no_sync = !table[_i].sync_every;
+    lk_config_shard(&c, table[_i].sharding, LK_REDUCTION_LAST);
+    if (table[_i].reduce != USUAL)
+        c.reduce = (enum lk_reduction)table[_i].reduce;
     c.averaging_period = H;
     c.shard_group = c.sharding == LK_SHARDING_HSDP ? GROUP : 0;
     ck_assert_double_eq_tol(
@@ -235,6 +249,53 @@ START_TEST(no_scheme_waits_for_itself)
 }
 END_TEST
 
+/* Return whether a random scheme divides the gradients that it keeps. */
+static bool random_config(struct lk_rng *g, struct lk_config *c)
+{
+    *c = plain();
+    c->world_size = 1 << (1 + lk_rng_below(g, 6));
+    c->nodes = c->world_size > PER_NODE ? c->world_size / PER_NODE : 1;
+    c->accumulation = 1 + (int)lk_rng_below(g, 8);
+    c->cap_bytes = c->first_bytes = (uint64_t)1 << (18 + lk_rng_below(g, 8));
+    lk_config_shard(c, (enum lk_sharding)lk_rng_below(g, LK_SHARDING_COUNT), LK_REDUCTION_LAST);
+    c->averaging_period = 1 + (int)lk_rng_below(g, 60);
+    if (c->sharding == LK_SHARDING_HSDP)
+        c->shard_group = c->world_size > 4 && lk_rng_below(g, 2) ? 4 : 2;
+    return lk_sharding_traits(c->sharding)->gradients;
+}
+
+/* Later reduction never moves more bytes, and never needs less memory: with several micro-batches
+ * and divided gradients it keeps those that the group would share. */
+START_TEST(bytes_fall_and_memory_grows_with_later_reduction)
+{
+    static const enum lk_reduction later[] = {LK_REDUCTION_EVERY, LK_REDUCTION_SCATTER,
+                                              LK_REDUCTION_LAST};
+    struct lk_rng g = lk_rng_init(27, 10);
+    struct fixture f;
+
+    fixture_init(&f);
+    for (size_t i = 0, n = cases_or(10000); i < n; i++) {
+        double bytes[LK_COUNT(later)], memory[LK_COUNT(later)];
+        struct lk_config c;
+        bool divides = random_config(&g, &c);
+
+        for (size_t r = 0; r < LK_COUNT(later); r++) {
+            struct lk_memory m;
+
+            c.reduce = later[r];
+            lk_memory_of(&f.job, &c, &m);
+            memory[r] = m.rows[LK_MEMORY_GRADIENTS].value;
+            bytes[r] = sent(&f, &c);
+            ck_assert(!r || bytes[r] <= bytes[r - 1] * (1 + 1e-12));
+            ck_assert(!r || memory[r] >= memory[r - 1]);
+        }
+        ck_assert_double_eq_tol(memory[2],
+                                !divides || c.accumulation > 1 ? M : M / lk_config_sharers(&c), 1);
+        ck_assert_double_eq_tol(memory[0], divides ? M / lk_config_sharers(&c) : M, 1);
+    }
+}
+END_TEST
+
 /* Groups within a node, of a node and of two nodes: participants, and how
  * many cross links at once. */
 START_TEST(groups_sit_where_they_should)
@@ -301,6 +362,7 @@ SUITE(volume, tc)
     tcase_add_test(tc, powersgd_sends_factors);
     tcase_add_test(tc, what_the_job_adds);
     tcase_add_loop_test(tc, no_scheme_waits_for_itself, 0, LK_SHARDING_COUNT);
+    tcase_add_test(tc, bytes_fall_and_memory_grows_with_later_reduction);
     tcase_add_test(tc, groups_sit_where_they_should);
     tcase_add_test(tc, what_does_not_fit_is_refused);
 }

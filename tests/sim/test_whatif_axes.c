@@ -30,6 +30,13 @@
 /* A ring: every byte once round for half an all-reduce. */
 #define RS(n, m) ((N_(n) - 1) * A + (N_(n) - 1) / N_(n) * (m) / W)
 #define AR(n, m) (2 * RS(n, m))
+/* Of a sharded scheme: the host launches copies of both tensors, which are read and written, and a
+ * gather; the one scatter's launch is that of the job's own bucket. */
+#define LAUNCH    20e-6
+#define HOST      (2 * 40e-6)
+#define COPIES(m) (2 * (m) / MEM)
+#define SRS(n, m) (RS(n, m) + HOST + COPIES(m))
+#define SAG(n, m) (SRS(n, m) + LAUNCH)
 /* Inside a node, and a ring over so many nodes: the slowest link sets the pace. */
 #define IN_RS(n, m) ((N_(n) - 1) * IN_A + (N_(n) - 1) / N_(n) * (m) / IN_W)
 #define IN_AR(n, m) (2 * IN_RS(n, m))
@@ -86,13 +93,18 @@ static const struct row on_hosts[] = {
     {"gpus=4 local-batch=16", 54e-3 + OPT + AR(4, M)},
     {"gpus=4 local-batch=12", 42e-3 + OPT + AR(4, M)},
     {"gpus=4 accumulation=8", 8 * (FWD + BWD) + OPT + AR(4, M)},
-    {"gpus=4 accumulation=8 no-sync=no", 8 * (FWD + BWD + AR(4, M)) + OPT},
+    {"gpus=4 accumulation=8 reduce=every", 8 * (FWD + BWD + AR(4, M)) + OPT},
     /* Two buckets: the first goes out in the middle of backward. */
     {"gpus=2 bucket-cap=8MiB", FWD + LATER(BWD, BWD / 2 + AR(2, M / 2)) + AR(2, M / 2) + OPT},
     /* While the first moves, backward advances at two thirds of its pace. */
     {"gpus=2 bucket-cap=8MiB overlap-slowdown=1.5",
      FWD + BWD + AR(2, M / 2) / 3 + AR(2, M / 2) + OPT},
     {"gpus=8 bucket-cap=8MiB", FWD + LATER(BWD, BWD / 2 + AR(8, M / 2)) + AR(8, M / 2) + OPT},
+    /* Without overlap the first waits for the backward's end; in part it has what is left of it. */
+    {"gpus=2 bucket-cap=8MiB overlap=none", FWD + BWD + 2 * AR(2, M / 2) + OPT},
+    {"gpus=2 bucket-cap=8MiB overlap=partial",
+     FWD + LATER(BWD, BWD / 2 + AR(2, M / 2)) + AR(2, M / 2) + OPT},
+    {"gpus=4 sharding=zero3 overlap=none", FWD + BWD + OPT / 4 + SRS(4, M) + 2 * SAG(4, M)},
     {"gpus=2 first-bucket=1MiB", FWD + LATER(BWD, BWD / 2 + AR(2, M / 2)) + AR(2, M / 2) + OPT},
     {"gpus=4 grad-dtype=bfloat16", STEP + AR(4, M / 2)},
     {"gpus=4 grad-dtype=float8", STEP + AR(4, M / 4)},
@@ -114,22 +126,32 @@ static const struct row on_hosts[] = {
     {"gpus=64 inter-latency=x10 nic-bandwidth=x0.5 accumulation=2 algorithm=ring",
      2 * (FWD + BWD) + OPT + AR(64, 2 * M) + 2 * 63 * 9 * A},
     /* The optimizer's states are shared, and so is its work. */
-    {"gpus=4 sharding=zero1", FWD + BWD + OPT / 4 + 2 * RS(4, M)},
-    {"gpus=4 sharding=zero1 accumulation=2", 2 * (FWD + BWD) + OPT / 4 + 2 * RS(4, M)},
-    {"gpus=4 sharding=zero2 accumulation=2", 2 * (FWD + BWD + RS(4, M)) + OPT / 4 + RS(4, M)},
+    {"gpus=4 sharding=zero1", FWD + BWD + OPT / 4 + SRS(4, M) + SAG(4, M)},
+    {"gpus=4 sharding=zero1 accumulation=2",
+     2 * (FWD + BWD) + OPT / 4 + SRS(4, M) + SAG(4, M)},
+    {"gpus=4 sharding=zero2 accumulation=2",
+     2 * (FWD + BWD + SRS(4, M)) + OPT / 4 + SAG(4, M)},
+    {"gpus=4 sharding=zero2 accumulation=2 reduce=last",
+     2 * (FWD + BWD) + OPT / 4 + SRS(4, M) + SAG(4, M)},
+    {"gpus=4 sharding=zero1 accumulation=2 reduce=every",
+     2 * (FWD + BWD + SRS(4, M)) + OPT / 4 + SAG(4, M)},
     /* One unit: gathered before forward and again before backward, hidden by nothing. */
-    {"gpus=4 sharding=zero3", FWD + BWD + OPT / 4 + 3 * RS(4, M)},
-    {"gpus=4 sharding=shard-grad-op", FWD + BWD + OPT / 4 + 2 * RS(4, M)},
-    {"gpus=8 sharding=hsdp shard-group=2", FWD + BWD + OPT / 2 + 3 * RS(2, M) + AR(4, M / 2)},
+    {"gpus=4 sharding=zero3", FWD + BWD + OPT / 4 + SRS(4, M) + 2 * SAG(4, M)},
+    {"gpus=4 sharding=shard-grad-op", FWD + BWD + OPT / 4 + SRS(4, M) + SAG(4, M)},
+    /* The all-reduce is launched while the scatter moves. */
+    {"gpus=8 sharding=hsdp shard-group=2",
+     FWD + BWD + OPT / 2 + SRS(2, M) + 2 * SAG(2, M) + AR(4, M / 2) + LAUNCH / 2},
     {"gpus=4 sharding=local-sgd period=10", STEP + AR(4, M) / 10},
     {"gpus=4 sharding=diloco period=100", STEP + AR(4, M) / 100},
     {"gpus=8 sharding=local-sgd period=10 shard-group=2", STEP + AR(2, M) + AR(8, M) / 10},
     {"gpus=8 sharding=diloco period=10 shard-group=2 compression=fp16",
      STEP + AR(2, M / 2) + 16 * (M / 4) / MEM + AR(8, M) / 10},
-    {"gpus=4 sharding=async", FWD + BWD + LATER(OPT / 4, RS(4, M)) + RS(4, M)},
+    {"gpus=4 sharding=async",
+     FWD + BWD + LATER(OPT / 4, RS(4, M)) + RS(4, M) + HOST + 2 * COPIES(M)},
     {"gpus=4 grad-dtype=bfloat16 nic-bandwidth=x2 accumulation=2",
      2 * (FWD + BWD) + OPT + AR(4, M / 4)},
-    {"gpus=4 sharding=zero3 grad-dtype=bfloat16", FWD + BWD + OPT / 4 + 3 * RS(4, M / 2)},
+    {"gpus=4 sharding=zero3 grad-dtype=bfloat16",
+     FWD + BWD + OPT / 4 + SRS(4, M / 2) + 2 * SAG(4, M / 2)},
 };
 
 static const struct row on_nodes[] = {
@@ -151,9 +173,10 @@ static const struct row on_nodes[] = {
     {"gpus=16 algorithm=ring nodes-per-switch=1 oversubscription=3 nic-bandwidth=x2",
      STEP + RING(16, 4, 1.5 * M)},
     /* Four groups use each node's link at once with a quarter each. */
-    {"gpus=8 sharding=hsdp", FWD + BWD + OPT / 4 + 3 * IN_RS(4, M) + AR(2, M)},
+    {"gpus=8 sharding=hsdp",
+     FWD + BWD + OPT / 4 + 3 * (IN_RS(4, M) + HOST) + AR(2, M) + 2.5 * LAUNCH},
     {"gpus=8 sharding=hsdp shard-group=2 algorithm=ring",
-     FWD + BWD + OPT / 2 + 3 * IN_RS(2, M) + RING(4, 2, M)},
+     FWD + BWD + OPT / 2 + 3 * (IN_RS(2, M) + HOST) + RING(4, 2, M) + 2.5 * LAUNCH},
     {"gpus=8 sharding=local-sgd shard-group=4 period=8 algorithm=ring",
      STEP + IN_AR(4, M) + RING(8, 2, M) / 8},
 };
