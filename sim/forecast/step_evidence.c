@@ -344,21 +344,16 @@ static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
 
 /* ---- Notes ---- */
 
-/* Names the assumed slowdown of compute and collectives, on the most GPUs forecast. */
-static enum lk_status note_overlap(const struct model *m, const struct lk_prediction *const *p,
-                                   size_t n, struct lk_forecast *out)
+/* Names the assumed slowdown of compute and collectives. */
+static enum lk_status note_overlap(const struct model *m, struct lk_forecast *out)
 {
-    const struct lk_config *largest = &p[0]->config;
-    struct lk_overlap o;
+    const struct lk_overlap o = lk_overlap_of(m->cluster);
 
-    for (size_t i = 1; i < n; i++)
-        largest = p[i]->config.world_size > largest->world_size ? &p[i]->config : largest;
-    o = lk_overlap_of(m->cluster, largest->nodes);
     if (!lk_quantity_known(&m->cluster->gamma_wire))
         LK_PASS(lk_forecast_assume(out, "how communication slows compute",
-                                   "compute takes %.0f %% longer while collectives run, on %d GPUs "
+                                   "compute takes %.0f %% longer while collectives run "
                                    "(arXiv:2507.03114; --overlap-slowdown sets it)",
-                                   100 * o.gamma_wire, largest->world_size));
+                                   100 * o.gamma_wire));
     return lk_quantity_known(&m->cluster->delta)
                ? LK_OK
                : lk_forecast_assume(out, "how compute slows communication",
@@ -469,7 +464,7 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
         LK_PASS(lk_forecast_assume(out, "how micro-batches differ", "by %.1f %% (sd)",
                                    100 * lk_prior_value(LK_PRIOR_TRANSIENT_SD)));
     if (overlap)
-        LK_PASS(note_overlap(m, p, n, out));
+        LK_PASS(note_overlap(m, out));
     if (kappa)
         LK_PASS(lk_forecast_assume(out, "how ranks of one node slow each other",
                                    "not at all: not measured on this cluster"));
