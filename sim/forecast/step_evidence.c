@@ -9,6 +9,7 @@
 #include "base/stats.h"
 #include "sim/collective/links.h"
 #include "sim/forecast/backtest.h"
+#include "sim/forecast/contradiction.h"
 #include "sim/forecast/predictor.h"
 #include "sim/forecast/recorded_buckets.h"
 #include "sim/prior.h"
@@ -530,6 +531,37 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *con
 
 /* ---- The whole ---- */
 
+/* Holds the model against the steps that were measured. */
+static enum lk_status try_model(const struct model *m, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_trial trial = {
+        .by = m->job->name, .measured = m->measured, .n = m->n_measured, .odds = NAN};
+    double *bounds_s = NULL;
+    char *name = NULL;
+
+    LK_TRY(lk_asprintf(&name, "the step model of %s", m->cluster->name));
+    LK_TRY(lk_alloc(&bounds_s, m->n_measured, sizeof *bounds_s));
+    for (size_t i = 0; i < m->n_measured; i++) {
+        struct lk_prediction p = {0};
+
+        st = isnan(m->measured[i].step_s)
+                 ? LK_EEVIDENCE
+                 : lk_predictor_at(m->predictor, &m->measured[i].config, &p);
+        if (st != LK_OK && st != LK_EEVIDENCE)
+            goto out;
+        bounds_s[i] = st == LK_OK ? p.bound_s : 0;
+        lk_prediction_fini(&p);
+    }
+    trial.model = name;
+    trial.bounds_s = bounds_s;
+    st = lk_trial_hold(&trial, out);
+out:
+    free(bounds_s);
+    free(name);
+    return st;
+}
+
 static enum lk_status prepare(void *self, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
@@ -537,10 +569,10 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     struct lk_backtests b = {0};
 
     LK_TRY(learn_scale_error(m, &b));
-    if (!m->compare)
-        LK_TRY(lk_backtest_add(&b, out));
+    LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(make_predictors(m));
     LK_TRY(set_names(m, out));
+    LK_TRY(try_model(m, out));
 out:
     lk_backtests_fini(&b);
     return st;
