@@ -4,6 +4,7 @@
  * Divisions: words / what does not fit / past the critical batch / the best of those asked for /
  * the best against now / notes / the whole.
  */
+#include "sim/forecast/forecast.h"
 #include "sim/forecast/pipeline.h"
 
 #include "base/units.h"

@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/stats.h"
 #include "base/units.h"
+#include "sim/planning/memory.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -39,35 +40,75 @@ double lk_at_most(size_t k, size_t n, double p)
     return fmin(1, sum);
 }
 
-/* Tries the measured steps against the least ones, and tells the one that is shortest. */
-static enum lk_status try_bounds(const struct lk_trial *t, struct lk_forecast *out)
+/* Sets the model's least step of a measured configuration; 0: not known, or it was not measured. */
+static enum lk_status bound_of(const struct lk_trial *t, const struct lk_measured *m, double *out_s)
 {
-    size_t worst = t->n, n = 0;
-    double most = 1 + SHORTER;
-    const struct lk_config *c;
+    struct lk_prediction p = {0};
+    enum lk_status st = LK_EEVIDENCE;
+
+    if (!isnan(m->step_s))
+        st = t->source->ops->at(t->source->self, &m->config, &p);
+    *out_s = st == LK_OK ? p.bound_s : 0;
+    lk_prediction_fini(&p);
+    return st == LK_EEVIDENCE ? LK_OK : st;
+}
+
+/* Tries the measured steps against the least ones, and tells the one that is furthest below. */
+static enum lk_status try_bounds(const struct lk_trial *t, const char *model,
+                                 struct lk_forecast *out)
+{
+    const struct lk_measured *worst = NULL;
     char measured[TIME_BYTES], least[TIME_BYTES];
+    double most = 1 + SHORTER, bound_s, worst_s = 0;
+    size_t n = 0;
 
-    for (size_t i = 0; i < t->n; i++) {
-        double ratio = t->bounds_s ? t->bounds_s[i] / t->measured[i].step_s : 0;
+    for (size_t i = 0; i < t->source->n_measured; i++) {
+        const struct lk_measured *m = &t->source->measured[i];
 
-        n += ratio > 1 + SHORTER;
-        if (ratio > most) {
-            most = ratio;
-            worst = i;
-        }
+        LK_PASS(bound_of(t, m, &bound_s));
+        n += bound_s > (1 + SHORTER) * m->step_s;
+        if (!(bound_s > most * m->step_s))
+            continue;
+        most = bound_s / m->step_s;
+        worst_s = bound_s;
+        worst = m;
     }
-    if (worst == t->n)
+    if (!worst)
         return LK_OK;
-    c = &t->measured[worst].config;
     return lk_forecast_contradict(
-        out, LK_CONTRADICTION_BOUND, t->model, t->by, t->measured[worst].step_s, t->bounds_s[worst],
+        out, LK_CONTRADICTION_BOUND, model, t->by, worst->step_s, worst_s,
         "%d GPU%s on %d node%s take%s %s a step as measured, and at least %s by its links and "
         "compute%s",
-        c->world_size, c->world_size == 1 ? "" : "s", c->nodes, c->nodes == 1 ? "" : "s",
-        c->world_size == 1 ? "s" : "",
-        lk_units_format(LK_DIM_TIME, t->measured[worst].step_s, measured, sizeof measured),
-        lk_units_format(LK_DIM_TIME, t->bounds_s[worst], least, sizeof least),
+        worst->config.world_size, worst->config.world_size == 1 ? "" : "s", worst->config.nodes,
+        worst->config.nodes == 1 ? "" : "s", worst->config.world_size == 1 ? "s" : "",
+        lk_units_format(LK_DIM_TIME, worst->step_s, measured, sizeof measured),
+        lk_units_format(LK_DIM_TIME, worst_s, least, sizeof least),
         n > 1 ? " (other counts likewise)" : "");
+}
+
+/* Tells the first configuration that ran with more memory than its GPU has. */
+static enum lk_status try_memory(const struct lk_trial *t, const char *model,
+                                 struct lk_forecast *out)
+{
+    const struct lk_evidence_source *e = t->source;
+    char needs[32], has[32];
+
+    for (size_t i = 0; i < e->n_measured && e->job; i++) {
+        const struct lk_config *c = &e->measured[i].config;
+        struct lk_memory m;
+
+        if (isnan(e->measured[i].step_s))
+            continue;
+        lk_memory_of(e->job, c, &m);
+        if (m.total.lo > t->device_bytes)
+            return lk_forecast_contradict(
+                out, LK_CONTRADICTION_MEMORY_OF_RUN, model, t->by, t->device_bytes, m.total.lo,
+                "%d GPU%s ran it, and each would need %s at the least and has %s", c->world_size,
+                c->world_size == 1 ? "" : "s",
+                lk_units_format(LK_DIM_BYTES, m.total.lo, needs, sizeof needs),
+                lk_units_format(LK_DIM_BYTES, t->device_bytes, has, sizeof has));
+    }
+    return LK_OK;
 }
 
 /* Returns true if a back-test's run is off by more than FAR, and outside its interval widened to
@@ -82,7 +123,8 @@ static bool is_far(const struct lk_backtest *b, double level)
                                     off > fmax(1, times) * log(b->hi_s / b->predicted_s));
 }
 
-static enum lk_status try_backtests(const struct lk_trial *t, struct lk_forecast *out)
+static enum lk_status try_backtests(const struct lk_trial *t, const char *model,
+                                    struct lk_forecast *out)
 {
     size_t n = out->n_backtests, inside = 0;
     double error = 0;
@@ -95,7 +137,7 @@ static enum lk_status try_backtests(const struct lk_trial *t, struct lk_forecast
     }
     if (lk_at_most(inside, n, out->level) < CHANCE)
         return lk_forecast_contradict(
-            out, LK_CONTRADICTION_BACKTESTS, t->model, t->by, (double)inside, (double)n,
+            out, LK_CONTRADICTION_BACKTESTS, model, t->by, (double)inside, (double)n,
             "%zu of %zu held-out runs %s inside the %.0f %% interval, mean error %.0f %%", inside,
             n, inside == 1 ? "is" : "are", 100 * out->level, 100 * error);
     for (size_t i = 0; i < n; i++) {
@@ -104,7 +146,7 @@ static enum lk_status try_backtests(const struct lk_trial *t, struct lk_forecast
 
         if (is_far(b, out->level))
             return lk_forecast_contradict(
-                out, LK_CONTRADICTION_INTERVAL, t->model, t->by, b->measured_s, b->predicted_s,
+                out, LK_CONTRADICTION_INTERVAL, model, t->by, b->measured_s, b->predicted_s,
                 "%s: %s was measured and %s predicted, which is outside the %.0f %% interval",
                 b->what, lk_units_format(LK_DIM_TIME, b->measured_s, measured, sizeof measured),
                 lk_units_format(LK_DIM_TIME, b->predicted_s, predicted, sizeof predicted),
@@ -115,13 +157,22 @@ static enum lk_status try_backtests(const struct lk_trial *t, struct lk_forecast
 
 enum lk_status lk_trial_hold(const struct lk_trial *t, struct lk_forecast *out)
 {
-    LK_PASS(try_bounds(t, out));
-    LK_PASS(try_backtests(t, out));
+    enum lk_status st = LK_OK;
+    char *model = NULL;
+
+    LK_TRY(t->is_law ? lk_strdup(&model, "the scaling law")
+                     : lk_asprintf(&model, "the step model of %s", t->source->cluster->name));
+    LK_TRY(try_bounds(t, model, out));
+    LK_TRY(try_backtests(t, model, out));
     if (t->odds < ODDS)
-        LK_PASS(lk_forecast_contradict(out, LK_CONTRADICTION_ODDS, t->model, t->by, t->odds, ODDS,
-                                       "its odds to the scaling law are %.2g by the measured steps",
-                                       t->odds));
-    return LK_OK;
+        LK_TRY(lk_forecast_contradict(out, LK_CONTRADICTION_ODDS, model, t->by, t->odds, ODDS,
+                                      "its odds to the scaling law are %.2g by the measured steps",
+                                      t->odds));
+    if (!t->is_law)
+        LK_TRY(try_memory(t, model, out));
+out:
+    free(model);
+    return st;
 }
 
 /* ---- Sentences ---- */

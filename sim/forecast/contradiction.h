@@ -9,6 +9,7 @@
  *     backtests  of n held-out runs so few are inside their intervals of level L that a true
  *                forecast had them so with a probability below 1/20: 0 of 2 and 1 of 3 at 90 %
  *     interval   one held-out run is off by more than half and outside its interval of 99 %
+ *     memory     a GPU has less than a measured configuration takes at the least
  *     odds       the rows of a table make the step model less likely than 1e-4 times the law alone
  */
 #ifndef LK_SIM_FORECAST_CONTRADICTION_H
@@ -18,15 +19,16 @@
 #include "facts/forecast.h"
 #include "sim/forecast/evidence.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
+/* A model on trial. All is borrowed. */
 struct lk_trial {
-    const char *model;                  /* "the step model of dgx-a100" */
-    const char *by;                     /* what has the measurements: "t16.csv" */
-    const struct lk_measured *measured; /* NaN steps are passed over */
-    const double *bounds_s;             /* the model's least step of each; 0: not known */
-    size_t n;
+    const struct lk_evidence_source *source; /* it is fitted, and predicts with its bound */
+    const char *by;                          /* what has the measurements: "t16.csv" */
+    bool is_law; /* the source is the scaling law alone, else the step model of its cluster */
     double odds; /* NaN: not known */
+    double device_bytes; /* of a GPU; NaN: not known */
 };
 
 /* Append what contradicts the model to the forecast's contradictions; its back-tests are there. */

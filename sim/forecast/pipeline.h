@@ -15,10 +15,11 @@
 #include "facts/forecast.h"
 #include "sim/forecast/axis.h"
 #include "sim/forecast/evidence.h"
-#include "sim/forecast/forecast.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+
+struct lk_gains;
 
 /* ---- Scenarios ---- */
 

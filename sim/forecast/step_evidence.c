@@ -12,6 +12,7 @@
 #include "sim/forecast/contradiction.h"
 #include "sim/forecast/predictor.h"
 #include "sim/forecast/recorded_buckets.h"
+#include "sim/planning/plan.h"
 #include "sim/prior.h"
 #include "sim/step/altered_cluster.h"
 #include "sim/step/known_stragglers.h"
@@ -22,7 +23,6 @@
 #include <stdlib.h>
 
 enum { ESTIMATE_DRAWS = 2 }; /* as few as a predictor takes: for estimates alone */
-
 struct model {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
@@ -498,7 +498,7 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
     return LK_OK;
 }
 
-/* Notes the ranks that the runs showed to be slow: the forecast rests on their staying so. */
+/* Notes the ranks that the runs showed to be slow. */
 static enum lk_status note_slow(const struct model *m, struct lk_forecast *out)
 {
     const struct lk_known_stragglers *slow = &m->predictor->basis.slow;
@@ -531,48 +531,22 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *con
 
 /* ---- The whole ---- */
 
-/* Holds the model against the steps that were measured. */
-static enum lk_status try_model(const struct model *m, struct lk_forecast *out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_trial trial = {
-        .by = m->job->name, .measured = m->measured, .n = m->n_measured, .odds = NAN};
-    double *bounds_s = NULL;
-    char *name = NULL;
-
-    LK_TRY(lk_asprintf(&name, "the step model of %s", m->cluster->name));
-    LK_TRY(lk_alloc(&bounds_s, m->n_measured, sizeof *bounds_s));
-    for (size_t i = 0; i < m->n_measured; i++) {
-        struct lk_prediction p = {0};
-
-        st = isnan(m->measured[i].step_s)
-                 ? LK_EEVIDENCE
-                 : lk_predictor_at(m->predictor, &m->measured[i].config, &p);
-        if (st != LK_OK && st != LK_EEVIDENCE)
-            goto out;
-        bounds_s[i] = st == LK_OK ? p.bound_s : 0;
-        lk_prediction_fini(&p);
-    }
-    trial.model = name;
-    trial.bounds_s = bounds_s;
-    st = lk_trial_hold(&trial, out);
-out:
-    free(bounds_s);
-    free(name);
-    return st;
-}
-
 static enum lk_status prepare(void *self, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
     struct model *m = self;
+    struct lk_evidence_source source = source_of(m);
     struct lk_backtests b = {0};
 
     LK_TRY(learn_scale_error(m, &b));
     LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(make_predictors(m));
     LK_TRY(set_names(m, out));
-    LK_TRY(try_model(m, out));
+    LK_TRY(lk_trial_hold(&(struct lk_trial){.source = &source,
+                                            .by = m->job->name,
+                                            .odds = NAN,
+                                            .device_bytes = lk_plan_device_bytes(m->cluster, NULL)},
+                         out));
 out:
     lk_backtests_fini(&b);
     return st;

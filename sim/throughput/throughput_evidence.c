@@ -2,21 +2,20 @@
  * A table of throughputs as a source of evidence, by the scaling law, alone or weighed with a step
  * model.
  *
- * Divisions: rows / refusals and grades / predictions / names and notes / trial / opening / the
+ * Divisions: rows / grades / predictions / names and notes / trial / opening / the
  * whole.
  */
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
-#include "base/units.h"
 #include "sim/collective/links.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/contradiction.h"
-#include "sim/planning/memory.h"
 #include "sim/planning/plan.h"
 #include "sim/step/altered_cluster.h"
 #include "sim/step/config.h"
 #include "sim/throughput/throughput_fit.h"
+#include "sim/throughput/throughput_reach.h"
 
 #include <limits.h>
 #include <math.h>
@@ -96,67 +95,7 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
     return LK_OK;
 }
 
-/* ---- Refusals and grades ---- */
-
-/* Returns the extrapolation factor of the batch from the nearest measured one. */
-static double batch_extrapolation(const struct table *e, const struct lk_config *c)
-{
-    double reach = INFINITY;
-
-    for (size_t i = 0; i < e->t->n; i++)
-        reach = fmin(
-            reach, c->local_batch > 0
-                       ? exp(fabs(log((double)c->local_batch / e->t->points[i].config.local_batch)))
-                       : 1);
-    return reach;
-}
-
-/* Fails where the step model alone would tell, and is refuted. */
-static enum lk_status check_model(const struct table *e, const struct lk_config *c)
-{
-    bool alike = false;
-
-    for (size_t i = 0; i < e->t->n; i++) {
-        const struct lk_config *row = &e->t->points[i].config;
-
-        alike |= lk_config_same_scheme(row, c) && row->cap_bytes == c->cap_bytes;
-    }
-    if (!e->refuted || (alike && (c->nodes < 2 || e->most_nodes > 1)))
-        return LK_OK;
-    return lk_fail(LK_EEVIDENCE,
-                   "%s: the step model, which the rows contradict, would alone tell %s", e->t->name,
-                   alike ? "what several nodes do" : "what other buckets or exchanges do");
-}
-
-static enum lk_status check_reach(const struct table *e, const struct lk_config *c, double reach)
-{
-    int most = e->step ? LK_THROUGHPUT_MODEL_REACH : LK_THROUGHPUT_REACH;
-    bool is_smaller = c->local_batch < e->t->points[0].config.local_batch;
-
-    LK_PASS(check_model(e, c));
-
-    if (reach > (is_smaller ? LK_THROUGHPUT_SMALLER_REACH : LK_THROUGHPUT_BATCH_REACH))
-        return lk_fail(LK_EEVIDENCE,
-                       "a local batch of %d is %.1f times beyond the nearest in %s. The cheapest "
-                       "run that would supply it: %d GPUs at local batch %d",
-                       c->local_batch, reach, e->t->name, e->t->points[0].config.world_size,
-                       c->local_batch);
-    if (c->nodes > 1 && e->most_nodes < 2 && !e->step)
-        return lk_fail(LK_EEVIDENCE,
-                       "%d GPUs take %d nodes, and %s has no run on two: nothing is known of the "
-                       "network: say what the job and the cluster are (--parameters, --cluster). "
-                       "The cheapest run that would supply it: 2 nodes, %d GPUs%s",
-                       c->world_size, c->nodes, e->t->name, 2 * e->cluster.gpus_per_node,
-                       e->per_node_assumed ? " (or say how many a node has: --gpus-per-node)" : "");
-    if ((double)c->world_size > (double)most * e->largest->world_size)
-        return lk_fail(
-            LK_EEVIDENCE,
-            "%d GPUs are %.0f times the largest count in %s; a forecast reaches %d "
-            "times. The cheapest run that would supply it: %d GPUs",
-            c->world_size, (double)c->world_size / e->largest->world_size, e->t->name, most,
-            ((c->world_size - 1) / most / e->cluster.gpus_per_node + 1) * e->cluster.gpus_per_node);
-    return LK_OK;
-}
+/* ---- Grades ---- */
 
 /* Grades a prediction beyond the rows as a preset's where the network is a preset's. */
 static enum lk_status grade_model(const struct table *e, struct lk_prediction *p)
@@ -285,13 +224,17 @@ static enum lk_status set_losses(struct table *e, struct lk_prediction *p)
 static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
 {
     struct table *e = self;
-    struct lk_prediction p = {.config = *c,
-                              .measured_s = measured_s(e, c),
-                              .measured_lo_s = NAN,
-                              .measured_hi_s = NAN,
-                              .batch_extrapolation = batch_extrapolation(e, c)};
+    struct lk_prediction p = {
+        .config = *c, .measured_s = measured_s(e, c), .measured_lo_s = NAN, .measured_hi_s = NAN};
+    const struct lk_throughput_reach reach = {.table = e->t,
+                                              .cluster = &e->cluster,
+                                              .largest = e->largest->world_size,
+                                              .most_nodes = e->most_nodes,
+                                              .has_model = e->step != NULL,
+                                              .refuted = e->refuted,
+                                              .per_node_assumed = e->per_node_assumed};
 
-    LK_PASS(check_reach(e, c, p.batch_extrapolation));
+    LK_PASS(lk_throughput_check_reach(&reach, c, &p.batch_extrapolation));
     LK_PASS(set_step(&e->fit, e->q.grid.level, &p));
     if (!isnan(p.measured_s))
         show_measured(&p);
@@ -439,57 +382,17 @@ out:
     return st;
 }
 
-/* Contradicts the step model by the first row that ran with more memory than its GPU has. */
-static enum lk_status try_memory(const struct table *e, const char *model, struct lk_forecast *out)
-{
-    double device_bytes = lk_plan_device_bytes(&e->cluster, e->q.grid.plan);
-    char needs[32], has[32];
-
-    for (size_t i = 0; i < e->t->n; i++) {
-        const struct lk_config *c = &e->t->points[i].config;
-        struct lk_memory m;
-
-        lk_memory_of(e->q.model->job, c, &m);
-        if (!(m.total.lo > device_bytes))
-            continue;
-        return lk_forecast_contradict(
-            out, LK_CONTRADICTION_MEMORY_OF_RUN, model, e->t->name, device_bytes, m.total.lo,
-            "%d GPU%s ran it, and each would need %s at the least and has %s", c->world_size,
-            c->world_size == 1 ? "" : "s",
-            lk_units_format(LK_DIM_BYTES, m.total.lo, needs, sizeof needs),
-            lk_units_format(LK_DIM_BYTES, device_bytes, has, sizeof has));
-    }
-    return LK_OK;
-}
-
 /* Holds the step model, or the law alone, against the rows. */
-static enum lk_status try_fit(const struct table *e, double odds, struct lk_forecast *out)
+static enum lk_status try_fit(struct table *e, double odds, struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
-    double bounds_s[LK_SCALING_POINTS_MAX];
-    struct lk_trial trial = {.model = "the scaling law",
+    struct lk_evidence_source source = source_of(e);
+    struct lk_trial trial = {.source = &source,
                              .by = e->t->name,
-                             .measured = e->measured,
-                             .bounds_s = bounds_s,
-                             .n = e->t->n,
-                             .odds = odds};
-    char *name = NULL;
+                             .is_law = !e->step,
+                             .odds = odds,
+                             .device_bytes = lk_plan_device_bytes(&e->cluster, e->q.grid.plan)};
 
-    if (e->step)
-        LK_TRY(lk_asprintf(&name, "the step model of %s", e->cluster.name));
-    trial.model = name ? name : trial.model;
-    for (size_t i = 0; i < e->t->n; i++) {
-        struct lk_prediction p = {.config = e->measured[i].config};
-
-        LK_TRY(set_bound(e, &p));
-        bounds_s[i] = p.bound_s;
-    }
-    LK_TRY(lk_trial_hold(&trial, out));
-    if (e->step)
-        LK_TRY(try_memory(e, name, out));
-out:
-    free(name);
-    return st;
+    return lk_trial_hold(&trial, out);
 }
 
 /* Lets the law answer alone in the place of a refuted step model, if the rows do not contradict it,
