@@ -9,9 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-LK_LINES_ADDER(lk_page_say, struct lk_page, answer)
-LK_LINES_ADDER(lk_page_note, struct lk_page, notes)
-LK_LINES_ADDER(lk_page_rest, struct lk_page, rest)
+static LK_LINES_ADDER(add_contradiction, struct lk_page, contradictions)
+    LK_LINES_ADDER(lk_page_say, struct lk_page, answer)
+        LK_LINES_ADDER(lk_page_note, struct lk_page, notes)
+            LK_LINES_ADDER(lk_page_rest, struct lk_page, rest)
+
+                enum lk_status lk_page_contradict(struct lk_page *p, const char *sentence)
+{
+    LK_PASS(add_contradiction(p, "%s", sentence));
+    return lk_page_say(p, "%s", sentence);
+}
 
 enum lk_status lk_page_table(struct lk_page *p, const char *name, enum lk_page_place place,
                              const struct lk_view_column *view, size_t n_view,
@@ -89,6 +96,7 @@ static void free_lines(char **lines, size_t n)
 void lk_page_fini(struct lk_page *p)
 {
     free_lines(p->answer, p->n_answer);
+    free_lines(p->contradictions, p->n_contradictions);
     free_lines(p->notes, p->n_notes);
     free_lines(p->rest, p->n_rest);
     for (size_t i = 0; i < p->n_tables; i++) {

@@ -59,6 +59,8 @@ struct lk_page_value {
 struct lk_page {
     char **answer; /* sentences */
     size_t n_answer, answer_capacity;
+    char **contradictions; /* those of its sentences that say what contradicts the rest */
+    size_t n_contradictions, contradictions_capacity;
     char **notes; /* what a reader has to know besides, each a line */
     size_t n_notes, notes_capacity;
     char **rest; /* where the rest is, each a line: files that were written, commands to run next */
@@ -69,6 +71,8 @@ struct lk_page {
     size_t n_values, values_capacity;
 };
 
+/* Append to the answer a sentence that says what contradicts the rest of it. */
+enum lk_status lk_page_contradict(struct lk_page *p, const char *sentence);
 /* Append to the answer, the notes, and the lines that say where the rest is (printf style). */
 enum lk_status lk_page_say(struct lk_page *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

@@ -32,6 +32,7 @@
     X(LK_EUNSUPPORTED, "not available in this build or on this machine", 1)                        \
     X(LK_EVERIFY, "verification failed", 1)                                                        \
     X(LK_EEVIDENCE, "no evidence for the answer", 1)                                               \
+    X(LK_ECONTRADICTED, "what is known contradicts the answer", 1)                                 \
     X(LK_EGATE, "a condition of --fail-if or --fail-below is met", 3)                              \
     X(LK_EINTERNAL, "internal error", 1)                                                           \
     X(LK_EREPORTED, "failed, and the user was told already", 1)

@@ -33,6 +33,11 @@
         .help = "Monte Carlo draws behind an interval"),                                           \
     OPTION("seed", seed, INT, .min = 0, .max = 1e15, .fallback = "1",                              \
         .help = "seed of the draws; the same seed gives the same output")
+/* bool anyway */
+#define ANYWAY_OPTION                                                                              \
+    "anyway", anyway, FLAG,                                                                        \
+        .help = "print the numbers of what is contradicted, too; the contradiction is said, and "  \
+                "the exit code is 1"
 /* int64_t global_batch */
 #define GLOBAL_BATCH_OPTION                                                                        \
     "global-batch", global_batch, INT, .min = 1, .max = 1e12,                                      \

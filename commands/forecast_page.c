@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/label.h"
+#include "sim/forecast/contradiction.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -87,7 +88,11 @@ out:
 
 enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, struct lk_page *page)
 {
-    for (size_t i = 0; i < f->n_answer; i++)
+    size_t told = lk_contradictions_told(f);
+
+    for (size_t i = 0; i < told; i++)
+        LK_PASS(lk_page_contradict(page, f->answer[i]));
+    for (size_t i = told; i < f->n_answer; i++)
         LK_PASS(lk_page_say(page, "%s", f->answer[i]));
     for (size_t i = 0; i < f->n_warnings; i++)
         LK_PASS(lk_page_note(page, "%s", f->warnings[i]));
@@ -96,6 +101,11 @@ enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, st
         if (!whatif || f->points[i].gain.verdict == LK_VERDICT_BEST)
             LK_PASS(add_values(f, &f->points[i], page));
     return LK_OK;
+}
+
+enum lk_status forecast_verdict(const struct lk_forecast *f)
+{
+    return f->n_contradictions ? lk_fail(LK_ECONTRADICTED, "%s", f->answer[0]) : LK_OK;
 }
 
 /* ---- Views ---- */

@@ -12,6 +12,10 @@
  * their gains. */
 enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, struct lk_page *page);
 
+/* Fail with LK_ECONTRADICTED if a forecast says a contradiction; its page is printed all the same.
+ */
+enum lk_status forecast_verdict(const struct lk_forecast *f);
+
 /* Kinds of tables of a forecast: three have a short view of their own, one shows all its columns
  * and has its notes among the page's, and the last is for --verbose. */
 enum forecast_view {

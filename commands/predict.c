@@ -28,6 +28,7 @@ struct options {
     struct throughput_options table;
     double level;
     int64_t draws, seed;
+    bool anyway;
     const char *out, *csv, *trace;
     int64_t trace_steps;
     struct lk_page_options page;
@@ -50,6 +51,7 @@ static const struct lk_option rows[] = {
     OPTION("overlap-slowdown", overlap_slowdown, REAL, .min = 1, .max = 100,
            .help = "times as long that compute takes while collectives run, e.g. 1.2; default: the cluster's"),
     DRAW_ROWS(OPTION),
+    OPTION(ANYWAY_OPTION),
     THROUGHPUT_ROWS(OPTION),
     OPTION(GPUS_PER_NODE_OPTION),
     PLAN_ROWS(OPTION),
@@ -104,6 +106,7 @@ static void make_request(const struct options *o, const struct axis_lists *l,
         .level = o->level,
         .draws = (int)o->draws,
         .seed = (uint64_t)o->seed,
+        .anyway = o->anyway,
         .plan = !o->table.file || plan_asked(&o->plan) ? &o->plan.request : NULL};
     axis_lists_ask(l, q);
 }
@@ -113,7 +116,16 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
                             const struct lk_cluster *cluster, const struct lk_forecast *f,
                             struct lk_page *page)
 {
-    enum { POINTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, DEVICES, BACKTESTS, LOSSES, COUNT };
+    enum {
+        POINTS,
+        PLANS,
+        MEMORY = PLANS + LK_PLAN_TABLES,
+        DEVICES,
+        BACKTESTS,
+        LOSSES,
+        CONTRADICTIONS,
+        COUNT
+    };
     enum lk_status st = LK_OK;
     struct lk_table *tables[COUNT] = {NULL};
     const enum lk_page_place plan =
@@ -128,7 +140,8 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
                       {"memory", LK_PAGE_MAIN, FORECAST_WHOLE},
                       {"devices", LK_PAGE_MAIN, FORECAST_WHOLE},
                       {"backtest", LK_PAGE_DETAIL, FORECAST_DETAIL},
-                      {"losses", LK_PAGE_DETAIL, FORECAST_DETAIL}};
+                      {"losses", LK_PAGE_DETAIL, FORECAST_DETAIL},
+                      {"contradictions", LK_PAGE_DETAIL, FORECAST_DETAIL}};
 
     LK_TRY(lk_forecast_table(f, &tables[POINTS]));
     LK_TRY(lk_forecast_plan_tables(f, true, &tables[PLANS]));
@@ -141,6 +154,7 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
         LK_TRY(lk_forecast_backtest_table(f, &tables[BACKTESTS]));
     if (job)
         LK_TRY(lk_forecast_loss_table(f, &tables[LOSSES]));
+    LK_TRY(lk_forecast_contradiction_table(f, &tables[CONTRADICTIONS]));
     LK_TRY(forecast_page_answer(f, false, page));
     for (int i = 0; i < COUNT; i++)
         LK_TRY(
@@ -196,6 +210,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     if (o->trace)
         LK_TRY(lk_simulate_trace(&in.job, &in.cluster, &f.points[0].config, &sim, o->trace, NULL));
     LK_TRY(print(o, in.source.job, &in.cluster, &f, page));
+    st = forecast_verdict(&f);
 out:
     lk_forecast_fini(&f);
     evidence_fini(&in);
@@ -212,6 +227,7 @@ const struct lk_command lk_command_predict = {
     .operands_max = 2,
     .operand = LK_OPERAND_CLUSTER,
     .main_value = "efficiency",
-    .tables = TABLES("points", "plan", "target", "memory", "devices", "backtest", "losses"),
+    .tables = TABLES("points", "plan", "target", "memory", "devices", "backtest", "losses",
+                     "contradictions"),
     .run = run,
 };

@@ -181,11 +181,12 @@ static enum lk_status put_page(const struct lk_command *const *all, struct lk_wr
     put_member(o, "command_line", "string");
     put_member(o, "lockstep", "string");
     put_texts(o, "answer");
+    put_texts(o, "contradictions");
     put_texts(o, "notes");
     put_values(o);
     put_tables(o);
-    END(o, "schema", "version", "command", "command_line", "lockstep", "answer", "notes", "values",
-        "tables");
+    END(o, "schema", "version", "command", "command_line", "lockstep", "answer", "contradictions",
+        "notes", "values", "tables");
     return lk_json_out_end(o);
 }
 

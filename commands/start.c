@@ -183,7 +183,8 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
     LK_TRY(lk_gates_open(&gate, c->main_value, &gates));
     st = c->run(options, operands, n, &page);
     lk_progress_end();
-    if (st == LK_OK || st == LK_EVERIFY) /* what was verified is on the page */
+    if (st == LK_OK || st == LK_EVERIFY ||
+        st == LK_ECONTRADICTED) /* what was found is on the page */
         LK_KEEP(print_page(c, options, argc, argv, &page));
     LK_TRY(st);
     LK_TRY(lk_gates_close(&gate, c->name, &page, &gates));

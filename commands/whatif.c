@@ -28,6 +28,7 @@ struct options {
     struct throughput_options table; /* its GPUs of a node are an axis, not an option */
     double level;
     int64_t draws, seed;
+    bool anyway;
     const char *out, *csv;
     struct lk_page_options page;
     struct lk_gate_options gate;
@@ -43,6 +44,7 @@ static const struct lk_option rows[] = {
     OPTION(GLOBAL_BATCH_OPTION),
     OPTION(CLUSTER_OPTION),
     DRAW_ROWS(OPTION),
+    OPTION(ANYWAY_OPTION),
     THROUGHPUT_ROWS(OPTION),
     PLAN_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
@@ -66,6 +68,7 @@ static void make_request(const struct options *o, const struct axis_lists *l,
                                       .level = o->level,
                                       .draws = (int)o->draws,
                                       .seed = (uint64_t)o->seed,
+                                      .anyway = o->anyway,
                                       .compare = true,
                                       .plan = o->table.file ? NULL : &o->plan.request,
                                       .progress = show_progress};
@@ -76,7 +79,16 @@ static enum lk_status print(const struct options *o, const struct lk_evidence_so
                             const struct lk_gains *c, const struct lk_forecast *f,
                             struct lk_page *page)
 {
-    enum { POINTS, BEST, EFFECTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, COUNT };
+    enum {
+        POINTS,
+        BEST,
+        MACHINES,
+        EFFECTS,
+        PLANS,
+        MEMORY = PLANS + LK_PLAN_TABLES,
+        CONTRADICTIONS,
+        COUNT
+    };
     enum lk_status st = LK_OK;
     struct lk_table *tables[COUNT] = {NULL};
     const enum lk_page_place plan = forecast_has_target(f) ? LK_PAGE_MAIN : LK_PAGE_DETAIL;
@@ -86,13 +98,17 @@ static enum lk_status print(const struct options *o, const struct lk_evidence_so
         enum forecast_view view;
     } shown[COUNT] = {{"points", LK_PAGE_DETAIL, FORECAST_DETAIL},
                       {"best", LK_PAGE_MAIN, FORECAST_BEST},
+                      {"machines", LK_PAGE_MAIN, FORECAST_WHOLE},
                       {"effects", LK_PAGE_DETAIL, FORECAST_DETAIL},
                       {"plan", LK_PAGE_DETAIL, FORECAST_PLAN},
                       {"target", plan, FORECAST_PLAN},
-                      {"memory", LK_PAGE_MAIN, FORECAST_WHOLE}};
+                      {"memory", LK_PAGE_MAIN, FORECAST_WHOLE},
+                      {"contradictions", LK_PAGE_DETAIL, FORECAST_DETAIL}};
 
     LK_TRY(lk_forecast_table(f, &tables[POINTS]));
     LK_TRY(lk_forecast_best_table(f, BEST_MAX, &tables[BEST]));
+    LK_TRY(lk_machines_table(c, &tables[MACHINES]));
+    LK_TRY(lk_forecast_contradiction_table(f, &tables[CONTRADICTIONS]));
     if (c->n_effects)
         LK_TRY(lk_gains_table(c, &tables[EFFECTS]));
     LK_TRY(lk_forecast_plan_tables(f, o->page.format != LK_FORMAT_TEXT, &tables[PLANS]));
@@ -134,6 +150,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, &c));
     LK_TRY(forecast_write(&f, o->out, o->csv));
     LK_TRY(print(o, &in.source, &c, &f, page));
+    st = forecast_verdict(&f);
 out:
     lk_gains_fini(&c);
     lk_forecast_fini(&f);
@@ -151,6 +168,7 @@ const struct lk_command lk_command_whatif = {
     .operands_max = 2,
     .operand = LK_OPERAND_CLUSTER,
     .main_value = "efficiency",
-    .tables = TABLES("points", "best", "effects", "plan", "target", "memory"),
+    .tables = TABLES("points", "best", "machines", "effects", "plan", "target", "memory",
+                     "contradictions"),
     .run = run,
 };

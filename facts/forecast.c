@@ -13,6 +13,8 @@
 const struct lk_words lk_evidence_words = LK_WORDS("a grade of evidence", LK_EVIDENCE_LIST);
 const struct lk_words lk_verdict_words = LK_WORDS("a verdict", LK_VERDICT_LIST);
 
+const struct lk_words lk_contradiction_words = LK_WORDS("a contradiction", LK_CONTRADICTION_LIST);
+
 const struct lk_plan lk_plan_none = {
 #define LK_PLAN_NONE_(field, heading, dim, digits) .field = NAN,
     LK_PLAN_LIST(LK_PLAN_NONE_)
@@ -57,6 +59,37 @@ LK_LINES_ADDER(lk_forecast_note, struct lk_forecast, notes)
     LK_TRY(lk_forecast_note(f, "assumed: %s: %s", what, text));
 out:
     free(text);
+    return st;
+}
+
+static void contradiction_fini(struct lk_contradiction *c)
+{
+    free(c->refuted);
+    free(c->by);
+    free(c->says);
+    free(c->instead);
+}
+
+enum lk_status lk_forecast_contradict(struct lk_forecast *f, enum lk_contradiction_kind kind,
+                                      const char *refuted, const char *by, double found,
+                                      double allowed, const char *says, ...)
+{
+    enum lk_status st = LK_OK;
+    struct lk_contradiction c = {.kind = kind, .found = found, .allowed = allowed};
+    va_list args;
+
+    va_start(args, says);
+    st = lk_vasprintf(&c.says, says, args);
+    va_end(args);
+    LK_TRY(st);
+    LK_TRY(lk_strdup(&c.refuted, refuted));
+    LK_TRY(lk_strdup(&c.by, by));
+    LK_TRY(lk_array_grow(&f->contradictions, &f->contradictions_capacity, f->n_contradictions + 1,
+                         sizeof *f->contradictions));
+    f->contradictions[f->n_contradictions++] = c;
+    c = (struct lk_contradiction){0};
+out:
+    contradiction_fini(&c);
     return st;
 }
 
@@ -242,6 +275,22 @@ static const struct lk_member backtest_rows[] = {
 static const struct lk_record backtest_record = {
     .size = sizeof(struct lk_backtest), .rows = backtest_rows, .one_line = true};
 
+#define ROW(field, key, ...) LK_MEMBER(struct lk_contradiction, field, key, __VA_ARGS__)
+static const struct lk_member contradiction_rows[] = {
+    ROW(kind, "kind", WORD, REQUIRED, .words = &lk_contradiction_words, .help = "its kind"),
+    ROW(refuted, "refuted", TEXT, REQUIRED, .help = "what is contradicted"),
+    ROW(by, "by", TEXT, REQUIRED, .help = "by what"),
+    ROW(says, "says", TEXT, REQUIRED, .help = "how, with both figures"),
+    ROW(instead, "instead", TEXT, SPARSE, .help = "what answers in its place",
+        .without = "nothing does"),
+    ROW(found, "found", NUMBER, NULLABLE, .help = "what was measured, or is there"),
+    ROW(allowed, "allowed", NUMBER, NULLABLE, .help = "what it is held to, in the same unit"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record contradiction_record = {.size = sizeof(struct lk_contradiction),
+                                                      .rows = contradiction_rows};
+
 /* ---- The file ---- */
 
 static enum lk_status check_forecast(struct lk_json *root, void *base)
@@ -251,6 +300,7 @@ static enum lk_status check_forecast(struct lk_json *root, void *base)
     f->points_capacity = f->n_points;
     f->backtests_capacity = f->n_backtests;
     f->answer_capacity = f->n_answer;
+    f->contradictions_capacity = f->n_contradictions;
     f->warnings_capacity = f->n_warnings;
     f->assumed_capacity = f->n_assumed;
     f->notes_capacity = f->n_notes;
@@ -275,6 +325,10 @@ static const struct lk_member forecast_rows[] = {
         .help = "runs that were predicted from the others"),
     ROW(answer, "answer", TEXTS, OPTIONAL, .count = offsetof(struct lk_forecast, n_answer),
         .help = "what matters, in sentences", .without = "none"),
+    ROW(contradictions, "contradictions", LIST, OPTIONAL, .of = &contradiction_record,
+        .count = offsetof(struct lk_forecast, n_contradictions),
+        .help = "what contradicts what it rests on, or answers; the answer begins with them",
+        .without = "none"),
     ROW(warnings, "warnings", TEXTS, OPTIONAL, .count = offsetof(struct lk_forecast, n_warnings),
         .help = "what a reader must know besides", .without = "none"),
     ROW(assumed, "assumed", TEXTS, OPTIONAL, .count = offsetof(struct lk_forecast, n_assumed),

@@ -126,6 +126,36 @@ struct lk_backtest {
     double predicted_s, lo_s, hi_s, measured_s;
 };
 
+/*
+ * X(kind, name, unit of its figures): what can contradict what a forecast rests on, or answers.
+ *
+ * bound: a step was measured to be shorter than the model's least. backtests: so few of the runs
+ * that were held out are inside their intervals as one forecast in twenty would have. interval: one
+ * of them is far outside its own. odds: of the step model to the scaling law, by the rows of a
+ * table. memory_of_run: a run was measured whose GPUs have too little memory for it. memory: a
+ * configuration that is asked for takes more than a GPU has. critical_batch: a step has more
+ * samples than the noise scale.
+ */
+#define LK_CONTRADICTION_LIST(X)                                                                   \
+    X(LK_CONTRADICTION_BOUND, "bound", "seconds")                                                  \
+    X(LK_CONTRADICTION_BACKTESTS, "backtests", "runs")                                             \
+    X(LK_CONTRADICTION_INTERVAL, "interval", "seconds")                                            \
+    X(LK_CONTRADICTION_ODDS, "odds", "ratio")                                                      \
+    X(LK_CONTRADICTION_MEMORY_OF_RUN, "memory_of_run", "bytes")                                    \
+    X(LK_CONTRADICTION_MEMORY, "memory", "bytes")                                                  \
+    X(LK_CONTRADICTION_BATCH, "critical_batch", "samples")
+
+enum lk_contradiction_kind { LK_CONTRADICTION_LIST(LK_WORD_VALUE) };
+
+struct lk_contradiction {
+    enum lk_contradiction_kind kind;
+    char *refuted; /* "the step model of dgx-a100", "64 GPUs" */
+    char *by;      /* what contradicts it: "t16.csv", "a GPU's memory" */
+    char *says;    /* how, with both figures */
+    char *instead; /* what answers in its place: "the scaling law alone"; NULL: nothing does */
+    double found, allowed; /* the figures: what was measured or is there, and what it is held to */
+};
+
 /* A whole forecast; owns all strings and lists. */
 struct lk_forecast {
     char *job, *cluster; /* names */
@@ -140,6 +170,8 @@ struct lk_forecast {
     size_t n_backtests, backtests_capacity;
     char **answer; /* sentences that say what matters, the first one first */
     size_t n_answer, answer_capacity;
+    struct lk_contradiction *contradictions; /* each is in the answer's first sentences, too */
+    size_t n_contradictions, contradictions_capacity;
     char **warnings; /* what a reader must know besides: inputs that look wrong, points left out */
     size_t n_warnings, warnings_capacity;
     char **assumed; /* what was assumed and not measured, each a few words, once */
@@ -157,6 +189,11 @@ enum lk_status lk_forecast_warn(struct lk_forecast *f, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 enum lk_status lk_forecast_note(struct lk_forecast *f, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Append a contradiction with these figures; texts are copied, says is printf style. */
+enum lk_status lk_forecast_contradict(struct lk_forecast *f, enum lk_contradiction_kind kind,
+                                      const char *refuted, const char *by, double found,
+                                      double allowed, const char *says, ...)
+    __attribute__((format(printf, 7, 8)));
 /* Name what was assumed, and note it: "assumed: WHAT: " and the rest, printf style. */
 enum lk_status lk_forecast_assume(struct lk_forecast *f, const char *what, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -175,6 +212,8 @@ enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **
 enum lk_status lk_forecast_best_table(const struct lk_forecast *f, size_t most,
                                       struct lk_table **out);
 enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out);
+/* Tabulate the contradictions; *out is NULL where there is none. */
+enum lk_status lk_forecast_contradiction_table(const struct lk_forecast *f, struct lk_table **out);
 /* Make a table of losses: one row a point, one column KEY_s for each loss. */
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out);
 /*
@@ -189,5 +228,6 @@ enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f, bool all,
 enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_table **out);
 LK_WORDS_DECLARE(lk_evidence, enum lk_evidence);
 LK_WORDS_DECLARE(lk_verdict, enum lk_verdict);
+LK_WORDS_DECLARE(lk_contradiction, enum lk_contradiction_kind);
 
 #endif

@@ -93,6 +93,14 @@ static void write_part(const struct lk_config *c, enum part part, char *out, siz
                  lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap));
 }
 
+/* Write "grad dtype bfloat16": the column's name in words, and the value. */
+static void write_axis(const char *column, const char *value, char *out, size_t size)
+{
+    snprintf(out, size, "%s %s", column, value);
+    for (size_t i = 0; i < strlen(column) && i < size; i++)
+        out[i] = out[i] == '_' ? ' ' : out[i];
+}
+
 /* Return true if another point on as many GPUs differs in a part, or on axis `part - PARTS`. */
 static bool differs(const struct lk_forecast *f, const struct lk_forecast_point *p, size_t part)
 {
@@ -121,7 +129,7 @@ const char *lk_answer_config(const struct lk_forecast *f, const struct lk_foreca
         if (part < PARTS)
             write_part(&p->config, (enum part)part, word, sizeof word);
         else if (*p->words[part - PARTS])
-            snprintf(word, sizeof word, "%s %s", f->axes[part - PARTS], p->words[part - PARTS]);
+            write_axis(f->axes[part - PARTS], p->words[part - PARTS], word, sizeof word);
         else
             continue;
         at += (size_t)snprintf(out + at, size - at, "%s%s", at ? ", " : "", word);

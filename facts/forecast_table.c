@@ -439,6 +439,36 @@ static bool is_inside(const struct lk_backtest *b)
     return b->measured_s >= b->lo_s && b->measured_s <= b->hi_s;
 }
 
+#define CONTRADICTION_COLUMNS(X)                                                                   \
+    X("contradiction", "contradiction", LK_DIM_NONE, -1, lk_contradiction_name(c->kind))           \
+    X("refuted", "refuted", LK_DIM_NONE, -1, c->refuted)                                           \
+    X("by", "by", LK_DIM_NONE, -1, c->by)                                                          \
+    X("found", "found", LK_DIM_NONE, -1, c->found)                                                 \
+    X("allowed", "allowed", LK_DIM_NONE, -1, c->allowed)                                           \
+    X("says", "says", LK_DIM_NONE, -1, c->says)
+static const struct lk_column contradiction_columns[] = {CONTRADICTION_COLUMNS(LK_TABLE_COLUMN)};
+
+enum lk_status lk_forecast_contradiction_table(const struct lk_forecast *f, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    if (f->n_contradictions)
+        LK_TRY(lk_table_create("What contradicts the forecast", contradiction_columns,
+                               LK_COUNT(contradiction_columns), &t));
+    for (size_t i = 0; i < f->n_contradictions; i++) {
+        const struct lk_contradiction *c = &f->contradictions[i];
+
+        LK_TRY(lk_table_row(t));
+        CONTRADICTION_COLUMNS(LK_TABLE_CELL)
+    }
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
 enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out)
 {
     enum lk_status st = LK_OK;

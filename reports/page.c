@@ -177,6 +177,7 @@ static enum lk_status print_json(struct lk_writer *w, const struct lk_page *p,
     lk_json_out_text(o, "command_line", s->command_line);
     lk_json_out_text(o, "lockstep", s->version);
     json_lines(o, "answer", p->answer, p->n_answer);
+    json_lines(o, "contradictions", p->contradictions, p->n_contradictions);
     json_lines(o, "notes", p->notes, p->n_notes);
     lk_json_out_array(o, "values");
     for (size_t i = 0; i < p->n_values && st == LK_OK; i++)

@@ -3,11 +3,10 @@
  *
  *   text        the answer, the main tables, the notes, where the rest is; within a width
  *   csv         one table: a header line that names units by suffix, base units, %.17g
- *   json        {"schema", "version", "command", "command_line", "lockstep", "answer", "notes",
- *               "values", "tables": [{"name", "title", "columns", "rows", "notes"}]}; base units;
- *               docs/schemas/page.schema.json
- *   markdown    as text, with tables as GitHub has them
- *   prometheus  the values
+ *   json        {"schema", "version", "command", "command_line", "lockstep", "answer",
+ *               "contradictions", "notes", "values", "tables": [{"name", "title", "columns",
+ * "rows", "notes"}]}; base units; docs/schemas/page.schema.json markdown    as text, with tables as
+ * GitHub has them prometheus  the values
  */
 #ifndef LK_REPORTS_PAGE_H
 #define LK_REPORTS_PAGE_H

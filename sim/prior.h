@@ -51,7 +51,7 @@
  *
  * OVERLAP_LINKS is how much longer compute takes while collectives run: 18.9 % in the mean and 40 %
  * at most over GPT and LLaMA training on 4 H100, A100, MI250 or MI210 joined inside a node
- * (arXiv:2507.03114). OVERLAP_NETWORK is the least, however slow the links: NCCL takes one
+ * (arXiv:2507.03114). OVERLAP_NETWORK is that of slower links: NCCL takes one
  * processor a channel, 2 to 16 of an H100's 132 or an A100's 108, and then the bytes hardly load
  * the memory. OVERLAP_DELTA has no source: the few reports lie between 0 and 20 %.
  *

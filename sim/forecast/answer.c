@@ -1,12 +1,15 @@
 /*
  * The answer of a forecast.
  *
- * Divisions: words / what does not fit / the best of those asked for / the best against now / notes
- * / the whole.
+ * Divisions: words / what does not fit / past the critical batch / the best of those asked for /
+ * the best against now / notes / the whole.
  */
+#include "sim/forecast/forecast.h"
 #include "sim/forecast/pipeline.h"
 
+#include "base/units.h"
 #include "facts/forecast_answer.h"
+#include "sim/forecast/contradiction.h"
 #include "sim/planning/memory.h"
 #include "sim/planning/plan.h"
 #include "sim/prior.h"
@@ -24,31 +27,53 @@ static const struct lk_item *item_of(const struct lk_pipeline *w, size_t point)
     return &w->all.v[w->points[point].item];
 }
 
+static bool has_numbers(const struct lk_pipeline *w, size_t point)
+{
+    return !item_of(w, point)->hidden;
+}
+
 /* ---- Words ---- */
 
-/* Writes "bucket cap 25MiB, accumulation 2": the axes that were asked for, without the GPUs. */
-static void describe(const struct lk_pipeline *w, size_t point, char *out, size_t size)
+/* Writes the values of an axis's role that a point has: "inter bandwidth x2, gpu dgx-h100". */
+void lk_pipeline_machine_words(const struct lk_pipeline *w, size_t point, char *out, size_t size)
 {
     const struct lk_grid_point *p = &w->points[point];
+    const struct lk_change *settled = &w->all.machines[item_of(w, point)->machine].change;
     size_t at = 0;
 
-    snprintf(out, size, "%s", p->is_current ? "the current configuration" : "");
-    for (int a = p->is_current ? LK_AXIS_COUNT : LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT; a++) {
-        size_t from = at;
+    snprintf(out, size, "as it is");
+    for (int a = 0; a < LK_AXIS_COUNT && !p->is_current; a++) {
+        const struct lk_axis_value *v = &w->request->axes[a].v[p->index[a]];
 
-        if (!w->request->axes[a].n || at >= size ||
-            !lk_axis_matters((enum lk_axis)a, &item_of(w, point)->config))
+        if (!w->request->axes[a].n || lk_axis_role((enum lk_axis)a) == LK_AXIS_SETTING ||
+            lk_axis_without_effect((enum lk_axis)a, v, settled) || at >= size)
             continue;
-        at += (size_t)snprintf(out + at, size - at, "%s%s ", at ? ", " : "",
-                               lk_axis_option((enum lk_axis)a));
-        for (char *dash = out + from; from < size && (dash = strchr(dash, '-')) != NULL;)
-            *dash = ' ';
-        if (at < size)
-            at += (size_t)snprintf(out + at, size - at, "%s",
-                                   lk_pipeline_word(w, p, (enum lk_axis)a));
+        at += (size_t)snprintf(out + at, size - at, "%s%s %s", at ? ", " : "",
+                               lk_axis_option((enum lk_axis)a), v->text);
     }
-    if (!*out)
-        snprintf(out, size, "the only one");
+}
+
+static void describe(const struct lk_pipeline *w, size_t point, char *out, size_t size)
+{
+    if (w->points[point].is_current)
+        snprintf(out, size, "the current configuration");
+    else
+        lk_answer_config(w->out, &w->out->points[point], out, size);
+}
+
+void lk_pipeline_setting_words(const struct lk_pipeline *w, size_t point, char *out, size_t size)
+{
+    describe(w, point, out, size);
+}
+
+/* Writes "64 GPUs with accumulation 2". */
+static void describe_gpus(const struct lk_pipeline *w, size_t point, char *out, size_t size)
+{
+    char words[LK_ANSWER_WORDS];
+    int n = item_of(w, point)->config.world_size;
+
+    lk_answer_config(w->out, &w->out->points[point], words, sizeof words);
+    snprintf(out, size, "%d GPU%s%s%s", n, n == 1 ? "" : "s", *words ? " with " : "", words);
 }
 
 /* Writes "+22.0 % throughput (+15.0 to +30.0) against now, beyond the model's error". */
@@ -73,65 +98,154 @@ static bool is_too_large(const struct lk_pipeline *w, size_t point)
     return item_of(w, point)->too_large;
 }
 
-/* Notes a faster point that does not fit in memory, and the sharding that would make it fit. */
-static enum lk_status note_too_large(struct lk_pipeline *w, int world_size, size_t best)
+/* Writes what a GPU needs and has, and what would make it fit. */
+static void describe_memory(const struct lk_pipeline *w, const struct lk_item *i,
+                            struct lk_memory *m, char *out, size_t size)
 {
-    struct lk_forecast *f = w->out;
-    size_t n = w->n_points, large = lk_fastest(w, world_size, is_too_large, n);
-    const char *what = best < n ? "What is faster" : "The fastest";
-    const struct lk_item *i;
-    double device_bytes;
+    double device_bytes = lk_pipeline_device_bytes(w, i);
+    char needs[32], has[32], with[64] = "no ZeRO stage is known to fit";
     enum lk_sharding fits;
-    char words[256];
 
-    if (large == n ||
-        (best < n && f->points[large].throughput_per_s < f->points[best].throughput_per_s))
-        return LK_OK;
-    describe(w, large, words, sizeof words);
-    i = item_of(w, large);
-    device_bytes = lk_pipeline_device_bytes(w, i);
+    lk_memory_of(w->source->job, &i->config, m);
     if (lk_memory_sharding_that_fits(w->source->job, &i->config, device_bytes, &fits))
-        return lk_forecast_warn(f, "%s at %d GPUs does not fit in memory: %s; with %s it would.",
-                                what, world_size, words, lk_sharding_name(fits));
-    return lk_forecast_warn(f, "%s at %d GPUs does not fit in memory, with no ZeRO stage: %s.",
-                            what, world_size, words);
+        snprintf(with, sizeof with, "with %s it would fit", lk_sharding_name(fits));
+    snprintf(out, size, "a GPU needs %s and has %s; %s",
+             lk_units_format(LK_DIM_BYTES, m->total.value, needs, sizeof needs),
+             lk_units_format(LK_DIM_BYTES, device_bytes, has, sizeof has), with);
+}
+
+/* Adds a contradiction for a choice of which nothing fits in memory; warns of the fastest of one of
+ * which something does. */
+static enum lk_status check_memory(struct lk_pipeline *w, size_t choice)
+{
+    size_t n = w->n_points, fits = lk_fastest(w, choice, lk_may_be_best, false, n);
+    size_t large = lk_fastest(w, choice, is_too_large, false, n);
+    const struct lk_choice *c = &w->choices[choice];
+    char words[LK_ANSWER_WORDS + 32], memory[160];
+    struct lk_memory m;
+    bool all = true;
+
+    if (large == n)
+        return LK_OK;
+    for (size_t k = c->from; k < c->to; k++)
+        all = all && (is_too_large(w, w->sorted[k]) || w->points[w->sorted[k]].is_current);
+    describe_gpus(w, large, words, sizeof words);
+    describe_memory(w, item_of(w, large), &m, memory, sizeof memory);
+    if (all)
+        return lk_forecast_contradict(w->out, LK_CONTRADICTION_MEMORY, words, "a GPU's memory",
+                                      lk_pipeline_device_bytes(w, item_of(w, large)), m.total.value,
+                                      "%s: does not fit in memory: %s", words, memory);
+    if (fits < n && lk_pipeline_speed(w, large) < lk_pipeline_speed(w, fits))
+        return LK_OK;
+    return lk_forecast_warn(w->out, "What is faster does not fit in memory: %s: %s.", words,
+                            memory);
+}
+
+/* ---- Past the critical batch ---- */
+
+/* Says that the steps of a point have more samples than the noise scale. Where a target weighs
+ * that, it contradicts nothing. */
+static enum lk_status check_batch(struct lk_pipeline *w, size_t point)
+{
+    const struct lk_job *j = w->source->job;
+    double noise = j ? lk_plan_noise_scale(j, w->request->plan) : NAN, samples;
+    char words[LK_ANSWER_WORDS + 32], text[160 + LK_ANSWER_WORDS], of[32], scale[32];
+
+    if (point == w->n_points || item_of(w, point)->hidden)
+        return LK_OK;
+    samples = lk_config_samples(&item_of(w, point)->config);
+    if (!(samples > noise))
+        return LK_OK;
+    describe_gpus(w, point, words, sizeof words);
+    snprintf(text, sizeof text,
+             "%s: past the critical batch: a step has %s samples, and the noise scale is %s", words,
+             lk_answer_number(samples, of, sizeof of),
+             lk_answer_number(noise, scale, sizeof scale));
+    return w->by_target ? lk_forecast_say(w->out, "%s.", text)
+                        : lk_forecast_contradict(w->out, LK_CONTRADICTION_BATCH, words,
+                                                 "the noise scale", samples, noise,
+                                                 "%s (--target-samples would weigh it)", text);
 }
 
 /* ---- The best of those asked for ---- */
 
-/* Says, or notes, which configuration is the best at a count that has several, and by how much. */
-static enum lk_status tell_fastest(struct lk_pipeline *w, int world_size, teller *tell)
+/* Returns true if all points of a choice that can be chosen have as many samples a step. */
+static bool same_batch(const struct lk_pipeline *w, size_t choice)
 {
-    size_t n = w->n_points, best = lk_fastest(w, world_size, lk_may_be_best, n);
-    size_t next = lk_fastest(w, world_size, lk_may_be_best, best);
-    const struct lk_forecast_point *points = w->out->points;
-    char words[LK_ANSWER_WORDS];
-    double sure;
+    double samples = NAN;
 
-    if (best < n)
-        LK_PASS(note_too_large(w, world_size, best));
+    for (size_t k = w->choices[choice].from; k < w->choices[choice].to; k++) {
+        double of = lk_config_samples(&item_of(w, w->sorted[k])->config);
+
+        if (!lk_may_be_best(w, w->sorted[k]))
+            continue;
+        if (of != samples && !isnan(samples))
+            return false;
+        samples = of;
+    }
+    return true;
+}
+
+/* Writes what a choice is by: "by time to the target". */
+static const char *objective(const struct lk_pipeline *w, double samples, char *out, size_t size)
+{
+    char number[32];
+
+    if (w->by_target)
+        snprintf(out, size, "by time to the target");
+    else
+        snprintf(out, size, "by throughput at %s samples a step",
+                 lk_answer_number(samples, number, sizeof number));
+    return out;
+}
+
+/* Says, or notes, which configuration is the best at a count that has several, and by how much. */
+static enum lk_status tell_fastest(struct lk_pipeline *w, size_t choice, teller *tell)
+{
+    size_t n = w->n_points, best = lk_fastest(w, choice, lk_may_be_best, w->by_target, n);
+    size_t next = lk_fastest(w, choice, lk_may_be_best, w->by_target, best);
+    bool alike = w->by_target || same_batch(w, choice);
+    char words[LK_ANSWER_WORDS], by[64];
+    const struct lk_config *c;
+    double sure, more;
+
     if (best == n || next == n)
         return LK_OK;
-    sure = lk_certainty(w, item_of(w, best), item_of(w, next));
+    c = &item_of(w, best)->config;
+    sure = lk_certainty_of_points(w, best, next);
+    more = lk_pipeline_speed(w, best) / lk_pipeline_speed(w, next);
+    if (w->by_target)
+        more *= item_of(w, best)->worth / item_of(w, next)->worth;
+    lk_answer_config(w->out, &w->out->points[best], words, sizeof words);
+    if (!alike)
+        return tell(
+            w->out,
+            "Most samples/s of those asked for at %d GPU%s: %s, %.1f %% more than the next, "
+            "%s the model's error (%.0f %% likely); their steps differ in samples, and so "
+            "in what they learn (--noise-scale and --target-samples weigh that).",
+            c->world_size, c->world_size == 1 ? "" : "s", words, 100 * (more - 1),
+            lk_is_sure(w, sure) ? "beyond" : "within", 100 * sure);
     return tell(w->out,
-                "Best of those asked for at %d GPU%s: %s, %.1f %% faster than the next, %s the "
+                "Best of those asked for at %d GPU%s, %s: %s, %.1f %% faster than the next, %s the "
                 "model's error (%.0f %% likely).",
-                world_size, world_size == 1 ? "" : "s",
-                lk_answer_config(w->out, &points[best], words, sizeof words),
-                100 * (points[best].throughput_per_s / points[next].throughput_per_s - 1),
+                c->world_size, c->world_size == 1 ? "" : "s",
+                objective(w, lk_config_samples(c), by, sizeof by), words, 100 * (more - 1),
                 lk_is_sure(w, sure) ? "beyond" : "within", 100 * sure);
 }
 
-/* Returns the point that the answer is about: the best at the most GPUs. */
+/* Returns the point that the answer is about: the best at the most GPUs that have one; n_points:
+ * none has. */
 static size_t main_point(const struct lk_pipeline *w)
 {
-    const struct lk_forecast_point *p = w->out->points;
-    size_t most = 0, best;
+    for (size_t c = w->n_choices; c-- > 0;) {
+        size_t best = lk_fastest(w, c, lk_may_be_best, w->by_target, w->n_points);
 
-    for (size_t i = 1; i < w->n_points; i++)
-        most = p[i].config.world_size > p[most].config.world_size ? i : most;
-    best = lk_fastest(w, p[most].config.world_size, lk_may_be_best, w->n_points);
-    return best < w->n_points ? best : most;
+        if (best == w->n_points)
+            best = lk_fastest(w, c, has_numbers, false, w->n_points);
+        if (best < w->n_points)
+            return best;
+    }
+    return w->n_points;
 }
 
 /* Says which run would narrow a forecast far beyond the measured counts. */
@@ -154,8 +268,9 @@ static enum lk_status tell_asked(struct lk_pipeline *w)
 {
     size_t at = main_point(w), outside = 0;
     const struct lk_forecast_point *p = w->out->points;
-    int most = p[at].config.world_size;
 
+    if (at == w->n_points)
+        return LK_OK;
     LK_PASS(lk_answer_point(w->out, at));
     for (size_t i = 0; i < w->n_points; i++)
         outside += item_of(w, i)->at.batch_extrapolation > 1;
@@ -163,12 +278,11 @@ static enum lk_status tell_asked(struct lk_pipeline *w)
         LK_PASS(lk_forecast_note(w->out,
                                  "%zu row%s extrapolated on local batch: not named the best",
                                  outside, outside == 1 ? " is" : "s are"));
-    for (size_t i = 0; i < w->n_points; i++)
-        if (!i || p[i - 1].config.world_size != p[i].config.world_size)
-            LK_PASS(
-                tell_fastest(w, p[i].config.world_size,
-                             p[i].config.world_size == most ? lk_forecast_say : lk_forecast_note));
-    LK_PASS(lk_pipeline_tell_knee(w));
+    for (size_t c = 0; c < w->n_choices; c++)
+        LK_PASS(
+            tell_fastest(w, c, c == item_of(w, at)->choice ? lk_forecast_say : lk_forecast_note));
+    if (!lk_contradictions_refute(w->out))
+        LK_PASS(lk_pipeline_tell_knee(w));
     return tell_run(w, &p[at]);
 }
 
@@ -184,74 +298,112 @@ static bool is_current(const struct lk_pipeline *w, size_t point)
     return w->points[point].item == w->points[point].current;
 }
 
-/* Returns true if a step learns as the current one does: as many samples, exact gradients, no rank
- * that lags. */
-static bool learns_the_same(const struct lk_pipeline *w, size_t point)
+/* Returns the choice of the current configuration at the count of a choice; n_choices: it has none.
+ */
+static size_t choice_as_is(const struct lk_pipeline *w, size_t choice)
 {
-    const struct lk_config *c = &item_of(w, point)->config,
-                           *current = &w->all.v[w->points[point].current].config;
-    bool exact = c->grad_dtype == LK_GRAD_OWN && c->compression == LK_COMPRESSION_NONE;
+    const struct lk_item *i = &w->all.v[w->points[w->sorted[w->choices[choice].from]].current];
 
-    return exact && lk_config_is_synchronous(c) && lk_may_be_best(w, point) &&
-           lk_config_samples(c) == lk_config_samples(current);
+    return i->is_point ? i->choice : w->n_choices;
 }
 
-static enum lk_status tell_best_of(struct lk_pipeline *w, int world_size, size_t best, teller *tell)
+/* Names the settings that give most samples a second where other samples or gradients count, if
+ * they surely give more than the best. */
+static enum lk_status tell_unlike(struct lk_pipeline *w, size_t choice, size_t best, teller *tell)
+{
+    size_t n = w->n_points, most = lk_fastest(w, choice, lk_may_win, false, n);
+    char words[LK_ANSWER_WORDS], gain[160];
+
+    if (most == n || lk_learns_alike(w, most) ||
+        (best < n && !(lk_pipeline_speed(w, most) > lk_pipeline_speed(w, best))))
+        return LK_OK;
+    describe(w, most, words, sizeof words);
+    describe_gain(w, &w->out->points[most].gain, gain, sizeof gain);
+    return tell(w->out,
+                "Most samples/s of all asked for at %d GPU%s, whatever a step learns: %s: %s.",
+                item_of(w, most)->config.world_size,
+                item_of(w, most)->config.world_size == 1 ? "" : "s", words, gain);
+}
+
+static enum lk_status tell_best(struct lk_pipeline *w, size_t choice, teller *tell)
 {
     struct lk_forecast *f = w->out;
-    const char *gpus = world_size == 1 ? "GPU" : "GPUs";
-    char words[256], gain[160], others[48] = "";
-    size_t ties = 0;
+    const struct lk_choice *c = &w->choices[choice];
+    size_t n = w->n_points, best = lk_fastest(w, choice, is_best, w->by_target, n), ties = 0;
+    char words[LK_ANSWER_WORDS], gain[160], others[48] = "", by[64];
+    const struct lk_config *of;
 
-    for (size_t i = 0; i < w->n_points; i++)
-        ties += f->points[i].config.world_size == world_size &&
-                f->points[i].gain.verdict == LK_VERDICT_TIE;
+    for (size_t k = c->from; k < c->to; k++)
+        ties += f->points[w->sorted[k]].gain.verdict == LK_VERDICT_TIE;
     if (ties)
         snprintf(others, sizeof others, "; %zu other%s with it", ties,
                  ties == 1 ? " ties" : "s tie");
-    if (is_current(w, best))
-        return tell(f, "At %d %s nothing asked for is faster than the current configuration%s.",
-                    world_size, gpus, others);
-    describe(w, best, words, sizeof words);
-    describe_gain(w, &f->points[best].gain, gain, sizeof gain);
-    return tell(f, "Best at %d %s: %s: %s%s.", world_size, gpus, words, gain, others);
+    if (best < n && c->to - c->from > 1) {
+        of = &item_of(w, best)->config;
+        objective(w, lk_config_samples(of), by, sizeof by);
+        describe(w, best, words, sizeof words);
+        describe_gain(w, &f->points[best].gain, gain, sizeof gain);
+        if (is_current(w, best))
+            LK_PASS(tell(f,
+                         "At %d GPU%s no setting asked for is better than the current "
+                         "configuration %s%s.",
+                         of->world_size, of->world_size == 1 ? "" : "s", by, others));
+        else
+            LK_PASS(tell(f, "Best setting at %d GPU%s %s: %s: %s%s.", of->world_size,
+                         of->world_size == 1 ? "" : "s", by, words, gain, others));
+    }
+    return w->by_target ? LK_OK : tell_unlike(w, choice, best, tell);
 }
 
-static enum lk_status tell_best(struct lk_pipeline *w, int world_size, teller *tell)
+/* Says what the machines of a count bring, and what is broken costs, against the machine as it is.
+ */
+static enum lk_status tell_machines(struct lk_pipeline *w, const struct lk_gains *gains,
+                                    int world_size, teller *tell)
 {
-    struct lk_forecast *f = w->out;
-    size_t n = w->n_points, best = lk_fastest(w, world_size, is_best, n), alike;
-    char words[256], gain[160];
+    enum { TOLD_MAX = 4 };
+    const char *gpus = world_size == 1 ? "" : "s";
+    size_t told = 0;
 
-    if (best < n)
-        LK_PASS(tell_best_of(w, world_size, best, tell));
-    LK_PASS(note_too_large(w, world_size, best));
-    alike = lk_fastest(w, world_size, learns_the_same, n);
-    if (best == n || alike == n || learns_the_same(w, best))
-        return LK_OK;
-    if (is_current(w, alike))
-        return tell(f, "With the same global batch and exact, synchronous gradients, the current "
-                       "configuration is best.");
-    describe(w, alike, words, sizeof words);
-    describe_gain(w, &f->points[alike].gain, gain, sizeof gain);
-    return tell(f, "With the same global batch and exact, synchronous gradients, best is %s: %s.",
-                words, gain);
+    for (size_t i = 0; i < gains->n_machines; i++) {
+        const struct lk_machine_gain *m = &gains->machines[i];
+        const struct lk_gain *g = &m->gain;
+
+        if (m->world_size != world_size)
+            continue;
+        if (told++ == TOLD_MAX)
+            return tell(w->out, "The table \"machines\" has the others.");
+        if (m->is_damage && g->ratio < 1)
+            LK_PASS(tell(w->out, "At %d GPU%s %s costs %.1f %% of the throughput (%.1f to %.1f).",
+                         world_size, gpus, m->machine, 100 * (1 - g->ratio), 100 * (1 - g->hi),
+                         100 * (1 - g->lo)));
+        else
+            LK_PASS(tell(w->out, "At %d GPU%s %s brings %+.1f %% throughput (%+.1f to %+.1f).",
+                         world_size, gpus, m->machine, 100 * (g->ratio - 1), 100 * (g->lo - 1),
+                         100 * (g->hi - 1)));
+    }
+    return LK_OK;
 }
 
 /* Answers for the most GPUs, and where two counts were asked for, for both; notes the others. */
-static enum lk_status tell_gains(struct lk_pipeline *w)
+static enum lk_status tell_gains(struct lk_pipeline *w, const struct lk_gains *gains)
 {
     enum { SAID_MAX = 2 };
-    const struct lk_axis_value *v = w->request->axes[LK_AXIS_GPUS].v;
-    size_t n = w->request->axes[LK_AXIS_GPUS].n, most = 0;
+    size_t counts = w->request->axes[LK_AXIS_GPUS].n;
+    bool first = true;
 
-    for (size_t g = 1; g < n; g++)
-        most = v[g].count > v[most].count ? g : most;
-    LK_PASS(tell_best(w, (int)v[most].count, lk_forecast_say));
-    for (size_t g = 0; g < n; g++)
-        if (v[g].count != v[most].count)
-            LK_PASS(
-                tell_best(w, (int)v[g].count, n <= SAID_MAX ? lk_forecast_say : lk_forecast_note));
+    for (size_t c = w->n_choices; c-- > 0;) {
+        teller *tell = first || counts <= SAID_MAX ? lk_forecast_say : lk_forecast_note;
+        int world_size = item_of(w, w->sorted[w->choices[c].from])->config.world_size;
+
+        if (choice_as_is(w, c) != c)
+            continue;
+        LK_PASS(tell_best(w, c, tell));
+        LK_PASS(tell_machines(w, gains, world_size, tell));
+        first = false;
+    }
+    if (!w->out->n_answer && !w->out->n_contradictions)
+        LK_PASS(lk_forecast_say(w->out, "Nothing asked for changes a step: it is the current "
+                                        "configuration on the machine as it is."));
     return LK_OK;
 }
 
@@ -344,9 +496,21 @@ static enum lk_status note_gains(const struct lk_pipeline *w)
 
 /* ---- The whole ---- */
 
-enum lk_status lk_pipeline_tell(struct lk_pipeline *w)
+/* Finds what contradicts the points, and says all contradictions first. */
+static enum lk_status tell_contradictions(struct lk_pipeline *w)
 {
-    LK_PASS(w->request->compare ? tell_gains(w) : tell_asked(w));
+    struct lk_forecast *f = w->out;
+
+    for (size_t c = 0; c < w->n_choices; c++)
+        LK_PASS(check_memory(w, c));
+    LK_PASS(check_batch(w, main_point(w)));
+    return lk_contradictions_tell(f, w->request->anyway);
+}
+
+enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *gains)
+{
+    LK_PASS(tell_contradictions(w));
+    LK_PASS(w->request->compare ? tell_gains(w, gains) : tell_asked(w));
     if (w->request->compare)
         LK_PASS(note_gains(w));
     if (w->no_reference)

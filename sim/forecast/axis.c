@@ -219,8 +219,61 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
     }
 }
 
-void lk_axis_settle(const struct lk_config *current, struct lk_config *c)
+enum lk_axis_role lk_axis_role(enum lk_axis a)
 {
+    if (a < LK_AXIS_NODE_BANDWIDTH)
+        return LK_AXIS_SETTING;
+    return a < LK_AXIS_WITHOUT_RANKS ? LK_AXIS_MACHINE : LK_AXIS_DAMAGE;
+}
+
+/* Takes from a change what does nothing to these ranks. */
+static void settle_change(const struct lk_cluster *cluster, const struct lk_config *c,
+                          struct lk_change *change)
+{
+    if (change->slow_rank.at >= c->world_size || change->slow_rank.factor == 1)
+        change->slow_rank = (struct lk_slowed){0};
+    if (change->slow_link.at >= c->nodes || c->nodes == 1 || change->slow_link.factor == 1)
+        change->slow_link = (struct lk_slowed){0};
+    if (change->gpus_per_node == cluster->gpus_per_node)
+        change->gpus_per_node = 0;
+    if (c->nodes == 1) {
+        change->node_Bps = change->bandwidth_Bps[LK_LINK_INTER] = change->latency_s[LK_LINK_INTER] =
+            change->oversubscription = (struct lk_scaled){0};
+        change->nodes_per_switch = 0;
+    }
+    if (c->world_size == 1) {
+        change->bandwidth_Bps[LK_LINK_INTRA] = change->latency_s[LK_LINK_INTRA] =
+            change->overlap_slowdown = (struct lk_scaled){0};
+        change->gpus_per_node = 0;
+    }
+}
+
+bool lk_axis_without_effect(enum lk_axis a, const struct lk_axis_value *v,
+                            const struct lk_change *settled)
+{
+    struct lk_scenario with = {.change = *settled};
+
+    if (lk_axis_role(a) == LK_AXIS_SETTING)
+        return false;
+    lk_axis_apply(a, v, NULL, &with);
+    return !lk_change_equal(&with.change, settled);
+}
+
+void lk_axis_settle(const struct lk_config *current, const struct lk_cluster *cluster,
+                    struct lk_scenario *s)
+{
+    struct lk_config *c = &s->config;
+
+    settle_change(cluster, c, &s->change);
+    if (c->world_size == 1) { /* it reduces nothing */
+        c->first_bytes = current->first_bytes;
+        c->cap_bytes = current->cap_bytes;
+        c->grad_dtype = current->grad_dtype;
+        c->compression = current->compression;
+        c->algo = current->algo;
+        c->sharding = current->sharding;
+        c->overlap = current->overlap;
+    }
     if (!lk_axis_matters(LK_AXIS_POWERSGD_RANK, c))
         c->powersgd_rank = 0;
     if (!lk_axis_matters(LK_AXIS_SHARD_GROUP, c))

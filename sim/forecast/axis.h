@@ -137,6 +137,7 @@ struct lk_forecast_request {
     double level;         /* of the intervals, e.g. 0.90 */
     int draws;            /* Monte Carlo draws that the source makes for a point, e.g. 200 */
     uint64_t seed;
+    bool anyway;  /* by a model that is contradicted, too */
     bool compare; /* with the current configuration, which joins the points of each count: `whatif`
                    */
     const struct lk_plan_request *plan; /* borrowed: memory, cost and time to the target of each
@@ -145,6 +146,11 @@ struct lk_forecast_request {
     void (*progress)(void *user, size_t done, size_t total);
     void *user;
 };
+
+/* What an axis changes: how the job is run, the machine that it runs on, or what is broken there.
+ */
+enum lk_axis_role { LK_AXIS_SETTING, LK_AXIS_MACHINE, LK_AXIS_DAMAGE };
+enum lk_axis_role lk_axis_role(enum lk_axis a);
 
 const char *lk_axis_option(enum lk_axis a);
 const char *lk_axis_column(enum lk_axis a);
@@ -158,9 +164,13 @@ bool lk_axis_value_equal(enum lk_axis a, const struct lk_axis_value *x,
  * with the cap; NULL: it stays. */
 void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,
                    struct lk_scenario *s);
-/* Sets what has no meaning here as the current configuration has it, so that equal configurations
- * compare equal. */
-void lk_axis_settle(const struct lk_config *current, struct lk_config *c);
+/* Sets what has no effect here as the current configuration and the cluster have it, so that equal
+ * scenarios compare equal: a slow rank 50 is no change on 8 GPUs. pre: its nodes are set. */
+void lk_axis_settle(const struct lk_config *current, const struct lk_cluster *cluster,
+                    struct lk_scenario *s);
+/* Return true if the value changes the machine, and a settled change has nothing of that. */
+bool lk_axis_without_effect(enum lk_axis a, const struct lk_axis_value *v,
+                            const struct lk_change *settled);
 /* Return what a source of evidence must know to predict another value of the axis. */
 enum lk_knowledge lk_axis_needs(enum lk_axis a);
 /* Return what else must be asked for, for an axis that has a meaning only there; else NULL. */

@@ -2,10 +2,12 @@
 #include "sim/forecast/forecast.h"
 
 #include "base/array.h"
+#include "sim/forecast/contradiction.h"
 #include "sim/forecast/pipeline.h"
 #include "sim/planning/memory.h"
 #include "sim/planning/plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,10 +52,35 @@ static enum lk_status set_header(struct lk_pipeline *w)
 
 /* ---- Points ---- */
 
+/* Makes all points that were asked for ones without numbers: nothing that is not contradicted can
+ * tell them. */
+static void empty_all(struct lk_pipeline *w)
+{
+    for (size_t i = 0; i < w->n_points; i++) {
+        struct lk_item *item = &w->all.v[w->points[i].item];
+
+        lk_prediction_fini(&item->at);
+        lk_prediction_init(&item->at, &item->config);
+        item->at.step_s = item->at.lo_s = item->at.hi_s = NAN;
+        item->at.evidence = LK_EVIDENCE_NONE;
+        item->hidden = true;
+        item->status = LK_OK;
+    }
+}
+
 /* Keeps the points that are predicted; counts the others of those asked for. */
 static enum lk_status leave_out(struct lk_pipeline *w)
 {
-    size_t kept = 0, asked = 0;
+    size_t kept = 0, asked = 0, refused = 0;
+
+    for (size_t i = 0; i < w->n_points && w->out->n_contradictions; i++)
+        refused += w->all.v[w->points[i].item].status != LK_OK;
+    if (refused && refused == w->n_points && !w->request->anyway) {
+        w->n_refused = refused;
+        w->refusal = w->all.v[w->points[0].item].refusal;
+        empty_all(w);
+        return LK_OK;
+    }
 
     for (size_t i = 0; i < w->n_points; i++) {
         const struct lk_item *item = &w->all.v[w->points[i].item];
@@ -87,11 +114,42 @@ static void set_fit(const struct lk_pipeline *w, struct lk_item *i)
 {
     struct lk_memory m;
 
-    if (w->source->knows < LK_KNOWS_RANKS)
+    /* What ran has fitted, and a job that is contradicted tells nothing of memory. */
+    if (!w->source->job || !isnan(i->at.measured_s) || lk_contradictions_of_model(w->out))
         return;
     lk_memory_of(w->source->job, &i->config, &m);
     /* A device whose memory is not known (NaN) makes no point too large. */
     i->too_large = lk_memory_fit(&m, lk_pipeline_device_bytes(w, i)) == LK_MEMORY_TOO_LARGE;
+}
+
+/* Takes the numbers from the point of what is contradicted: what does not fit in memory, and what
+ * was not measured of a refuted model, which says nothing of a measured step's losses either. */
+static void hide(const struct lk_pipeline *w, struct lk_item *i, struct lk_forecast_point *p)
+{
+    bool refuted = lk_contradictions_refute(w->out);
+
+    if (w->request->anyway || !(refuted || i->too_large))
+        return;
+    for (int k = 0; k < LK_LOSS_COUNT && !i->at.losses_measured; k++)
+        p->losses_s[k] = NAN;
+    i->hidden |= i->too_large || isnan(i->at.measured_s);
+    if (!i->hidden)
+        return;
+    p->step_s = p->step_lo_s = p->step_hi_s = p->throughput_per_s = NAN;
+    p->efficiency = p->efficiency_lo = p->efficiency_hi = NAN;
+    p->evidence = LK_EVIDENCE_NONE;
+    snprintf(p->evidence_text, sizeof p->evidence_text, "%s",
+             i->too_large ? "none: does not fit in memory" : "none: the model is contradicted");
+}
+
+/* Returns true if the value of an axis does nothing at a point. */
+static bool is_without_effect(const struct lk_pipeline *w, const struct lk_grid_point *g,
+                              enum lk_axis a)
+{
+    const struct lk_machine *m = &w->all.machines[w->all.v[g->item].machine];
+
+    return !g->is_current &&
+           lk_axis_without_effect(a, &w->request->axes[a].v[g->index[a]], &m->change);
 }
 
 /* Sets the words of the axes that were asked for and that no number of the point says. */
@@ -103,7 +161,8 @@ static void set_words(const struct lk_pipeline *w, const struct lk_grid_point *g
     for (int a = 0; a < LK_AXIS_COUNT; a++) {
         if (!lk_pipeline_worded(w, (enum lk_axis)a))
             continue;
-        if (lk_axis_matters((enum lk_axis)a, &w->all.v[g->item].config))
+        if (lk_axis_matters((enum lk_axis)a, &w->all.v[g->item].config) &&
+            !is_without_effect(w, g, (enum lk_axis)a))
             snprintf(p->words[n], sizeof p->words[n], "%s",
                      lk_pipeline_word(w, g, (enum lk_axis)a));
         n++;
@@ -122,8 +181,11 @@ static enum lk_status add_point(struct lk_pipeline *w, const struct lk_grid_poin
             LK_PASS(lk_strdup(&w->no_reference, r->refusal));
         r = NULL;
     }
+    if (r && isnan(r->at.measured_s) && lk_contradictions_refute(w->out) && !w->request->anyway)
+        r = NULL;
     LK_PASS(lk_point_make(&i->at, r ? &r->at : NULL, w->request->level, &p));
     set_fit(w, i);
+    hide(w, i, &p);
     set_words(w, g, &p);
     if (w->request->compare)
         p.gain = lk_gain_of(w, i, &w->all.v[g->current]);
@@ -138,7 +200,8 @@ static void add_effect(const struct lk_pipeline *w, const struct lk_grid_effect 
     const struct lk_item *i = &w->all.v[g->item], *current = &w->all.v[g->current];
     struct lk_effect *e = &out->effects[out->n_effects];
 
-    if (i->status != LK_OK || current->status != LK_OK)
+    if (i->status != LK_OK || current->status != LK_OK ||
+        (lk_contradictions_refute(w->out) && !w->request->anyway))
         return;
     *e = (struct lk_effect){.world_size = i->config.world_size,
                             .axis = g->axis,
@@ -148,8 +211,12 @@ static void add_effect(const struct lk_pipeline *w, const struct lk_grid_effect 
     out->n_effects++;
 }
 
-/* Plans every point for the GPU of its machine; without a job nothing is planned. */
-static enum lk_status plan(const struct lk_pipeline *w)
+typedef enum lk_status planner(const struct lk_job *job, const struct lk_cluster *cluster,
+                               const struct lk_plan_request *request,
+                               const struct lk_cluster *const *devices, struct lk_forecast *f);
+
+/* Plans every point for the GPU of its machine, or tells the plans; without a job nothing is. */
+static enum lk_status plan(const struct lk_pipeline *w, planner *with)
 {
     enum lk_status st = LK_OK;
     const struct lk_evidence_source *e = w->source;
@@ -160,10 +227,23 @@ static enum lk_status plan(const struct lk_pipeline *w)
     LK_TRY(lk_alloc(&devices, w->n_points, sizeof *devices));
     for (size_t i = 0; i < w->n_points; i++)
         devices[i] = w->all.machines[w->all.v[w->points[i].item].machine].change.gpu;
-    LK_TRY(lk_plan_forecast(e->job, e->cluster, w->request->plan, devices, w->out));
+    LK_TRY(with(e->job, e->cluster, w->request->plan, devices, w->out));
 out:
     free(devices);
     return st;
+}
+
+/* Sets what the points are chosen by: the time to the target, where one is known. */
+static void set_objective(struct lk_pipeline *w)
+{
+    for (size_t i = 0; i < w->n_points; i++) {
+        const struct lk_plan *p = &w->out->points[i].plan;
+
+        if (!p->known || isnan(p->time_to_target_h))
+            continue;
+        w->by_target = true;
+        w->all.v[w->points[i].item].worth = p->statistical_efficiency;
+    }
 }
 
 /* ---- The whole ---- */
@@ -174,6 +254,8 @@ static void pipeline_fini(struct lk_pipeline *w)
     free(w->points);
     free(w->effects);
     free(w->no_reference);
+    free(w->sorted);
+    free(w->choices);
     free(w->resolution);
     free(w->ratios);
 }
@@ -183,8 +265,11 @@ static enum lk_status conclude(const struct lk_pipeline *w)
     enum lk_status st = LK_OK;
     const struct lk_evidence_ops *ops = w->source->ops;
     const struct lk_prediction **p = NULL;
+    bool numbers = false;
 
-    if (w->request->compare || !ops->conclude)
+    for (size_t i = 0; i < w->n_points; i++)
+        numbers |= !w->all.v[w->points[i].item].hidden;
+    if (w->request->compare || !ops->conclude || !numbers)
         return LK_OK;
     LK_TRY(lk_alloc(&p, w->n_points, sizeof *p));
     for (size_t i = 0; i < w->n_points; i++)
@@ -216,15 +301,19 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
     LK_TRY(lk_gains_init(&w));
     for (size_t i = 0; i < w.n_points; i++)
         LK_TRY(add_point(&w, &w.points[i]));
-    if (request->compare)
+    LK_TRY(plan(&w, lk_plan_points));
+    set_objective(&w);
+    if (request->compare) {
         lk_mark_best(&w);
+        LK_TRY(lk_compare_machines(&w, &c));
+    }
     c.n_refused = w.n_refused;
     LK_TRY(lk_alloc(&c.effects, w.n_effects, sizeof *c.effects));
     for (size_t i = 0; i < w.n_effects; i++)
         add_effect(&w, &w.effects[i], &c);
-    LK_TRY(lk_pipeline_tell(&w));
+    LK_TRY(lk_pipeline_tell(&w, &c));
     LK_TRY(conclude(&w));
-    LK_TRY(plan(&w));
+    LK_TRY(plan(&w, lk_plan_tell));
     *out = o;
     o = (struct lk_forecast){0};
     if (compared) {

@@ -15,16 +15,21 @@
  * both have draws; against a reference without draws the ends of the interval are taken. Where the
  * reference cannot be forecast, the points are, and a note says why they have no efficiency.
  *
- * At each count of GPUs one point is the best: that with the highest throughput. Points that do not
- * fit in memory, as far as that is known, or whose local batch is outside the measured ones, are
- * not considered. How sure it is comes from the ratios of throughputs: Monte Carlo draw i uses the
- * same random numbers in all points, so they are formed draw by draw; each also gets a random error
- * with a relative sd of LK_PRIOR_RESOLUTION, the smallest difference that the model resolves. A
- * source without draws does not tell which errors two points share, so there a ratio has the error
- * of the less certain point, and the same sd.
+ * The best is a setting (batch, accumulation, buckets, sharding, ...) of one machine at one count
+ * of GPUs: the one with the least time to the target, where noise scale and target are known, else
+ * the one with the highest throughput of those whose step learns as the current one does: as many
+ * samples, and exact, synchronous gradients. Machines are compared, each by its best settings, and
+ * what is broken on one is priced; none is "best". Points that do not fit in memory, as far as that
+ * is known, or whose local batch is outside the measured ones, are not considered, and the current
+ * settings stay where no others are surely better. Scenarios that come to the same are one, whose
+ * gain is exactly 0, and the order of the lists changes nothing. How sure it is comes from the
+ * ratios of throughputs: Monte Carlo draw i uses the same random numbers in all points, so they are
+ * formed draw by draw; each also gets a random error with a relative sd of LK_PRIOR_RESOLUTION, the
+ * smallest difference that the model resolves. A source without draws does not tell which errors
+ * two points share, so there a ratio has the error of the less certain point, and the same sd.
  *
  * A request that compares adds the current configuration to the points of each count, asked for or
- * not, so that no other is named the best that is worse. Each point then has its gain, its
+ * not. Each point then has its gain, its
  * throughput over that of the current configuration on as many GPUs, and each axis is moved alone,
  * too.
  */
@@ -50,10 +55,21 @@ struct lk_effect {
     struct lk_gain gain; /* without a verdict */
 };
 
+/* A machine at a count, by its best settings against those of the machine as it is. */
+struct lk_machine_gain {
+    int world_size;
+    char machine[128], settings[256]; /* in words */
+    bool is_damage;                   /* something is broken, or mended, on it */
+    double step_s, throughput_per_s;
+    struct lk_gain gain; /* without a verdict */
+};
+
 /* What a request that compares has beside its points. */
 struct lk_gains {
     struct lk_effect *effects;
     size_t n_effects;
+    struct lk_machine_gain *machines; /* none where one machine alone was asked for */
+    size_t n_machines, machines_capacity;
     size_t n_refused; /* points of the grid that were left out */
 };
 
@@ -73,6 +89,8 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
 void lk_gains_fini(struct lk_gains *c); /* zeroes it; safe on a zeroed one */
 /* Tabulate the gain of each axis moved alone. */
 enum lk_status lk_gains_table(const struct lk_gains *c, struct lk_table **out);
+/* Tabulate the machines; *out is NULL where there is none. */
+enum lk_status lk_machines_table(const struct lk_gains *c, struct lk_table **out);
 
 /*
  * Find the knee of weak scaling in full nodes: the largest number of nodes, up to `most`, within

@@ -69,8 +69,8 @@ static void set_slowdowns(const struct lk_grid_parts *g, struct lk_grid_shape *s
     const struct lk_step_model *m = &s->model.step;
 
     for (size_t i = 0; i < g->n_draws; i++) {
-        struct lk_overlap d = lk_overlap_draw(g->inputs.cluster, m->nodes, g->inputs.z_gamma[i],
-                                              g->inputs.z_delta[i]);
+        struct lk_overlap d =
+            lk_overlap_draw(g->inputs.cluster, g->inputs.z_gamma[i], g->inputs.z_delta[i]);
         double kappa =
             lk_config_kappa(g->inputs.cluster, m->ranks / m->nodes, g->inputs.z_kappa[i]);
 

@@ -5,7 +5,7 @@
  *     grid.c          the scenarios asked for, the current ones, and the references of all
  *     scenarios.c     equal scenarios are one; each is predicted once, on its machine
  *     efficiency.c    a prediction and its reference become a point
- *     gains.c         gains, certainty, the best of a count
+ *     gains.c         gains, certainty, the best of a machine's settings at a count
  *     answer.c        sentences and notes; knee.c: where scaling ends
  */
 #ifndef LK_SIM_FORECAST_PIPELINE_H
@@ -18,6 +18,8 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+
+struct lk_gains;
 
 /* ---- Scenarios ---- */
 
@@ -39,6 +41,9 @@ struct lk_item {
     struct lk_prediction at;
     bool is_point;  /* of the forecast */
     bool too_large; /* for a GPU's memory, as far as is known */
+    bool hidden;    /* contradicted: its point has no numbers */
+    size_t choice;  /* of a point: w->choices */
+    double worth;   /* of a sample, over that of one in small batches; 1: not counted */
 };
 
 struct lk_scenarios {
@@ -75,6 +80,12 @@ struct lk_grid_effect {
     enum lk_axis axis;
 };
 
+/* What a choice is made among: the settings of one machine at one count, items from..to of
+ * w->sorted. */
+struct lk_choice {
+    size_t from, to;
+};
+
 struct lk_pipeline {
     const struct lk_evidence_source *source;
     const struct lk_forecast_request *request;
@@ -87,6 +98,10 @@ struct lk_pipeline {
     char *refusal;    /* why the first one is, */
     enum lk_status refused;
     char *no_reference; /* why an efficiency is not known; NULL: all are */
+    size_t *sorted;     /* the points by count and machine */
+    struct lk_choice *choices;
+    size_t n_choices;
+    bool by_target;     /* the objective is the time to the target, else throughput */
     double *resolution; /* of each draw: the error of the model's resolution in any gain */
     double *ratios;     /* of each draw: room to compare two items */
     struct lk_forecast *out;
@@ -112,10 +127,12 @@ enum lk_status lk_point_make(const struct lk_prediction *p, const struct lk_pred
 
 /* ---- Comparison ---- */
 
+/* Sort the points into choices, and make room to compare them. */
 enum lk_status lk_gains_init(struct lk_pipeline *w);
-/* Return the probability that a has the higher throughput, over draws and the model's resolution.
- */
-double lk_certainty(const struct lk_pipeline *w, const struct lk_item *a, const struct lk_item *b);
+/* Return the probability that `worth` times a's throughput is above b's, over draws and the model's
+ * resolution. */
+double lk_certainty(const struct lk_pipeline *w, const struct lk_item *a, const struct lk_item *b,
+                    double worth);
 /* Return the gain of a over b in the throughput of a GPU. */
 struct lk_gain lk_gain_of(const struct lk_pipeline *w, const struct lk_item *a,
                           const struct lk_item *b);
@@ -124,20 +141,39 @@ bool lk_is_sure(const struct lk_pipeline *w, double certainty);
 
 /* A choice among points. */
 typedef bool lk_point_filter(const struct lk_pipeline *w, size_t point);
-/* Accept a point that can be the best: it fits in memory, as far as is known, and its local batch
- * is within the measured ones. */
+/* Accept a point that can be chosen: it is not contradicted, fits in memory, as far as is known,
+ * and its local batch is within the measured ones. */
 lk_point_filter lk_may_be_best;
-/* Return the point of this count with the highest throughput that the filter accepts, other than
- * `except`; n_points: none. */
-size_t lk_fastest(const struct lk_pipeline *w, int world_size, lk_point_filter *take,
+/* Accept one of these that may be named the best: no sharding before a sharded run was seen, unless
+ * the current configuration does not fit in memory. */
+lk_point_filter lk_may_win;
+/* Accept of these, in a comparison, those whose steps can be compared with the current one: they
+ * have exact, synchronous gradients and, unless the objective is the target, as many samples. */
+lk_point_filter lk_learns_alike;
+/* Return the point of a choice with the highest throughput, or with by_target the least time to the
+ * target, that the filter accepts, other than `except`; the order of points does not count.
+ * n_points: none.
+ */
+size_t lk_fastest(const struct lk_pipeline *w, size_t choice, lk_point_filter *take, bool by_target,
                   size_t except);
-/* Mark the best point of each count, and those that tie with it. */
+/* Return the throughput of a point; what is contradicted has one here, too. */
+double lk_pipeline_speed(const struct lk_pipeline *w, size_t point);
+/* Return the probability that one point serves the objective better than the other. */
+double lk_certainty_of_points(const struct lk_pipeline *w, size_t a, size_t b);
+/* Mark the best settings of each machine at each count, and those that tie with them. The current
+ * ones stay where no others are surely better. */
 void lk_mark_best(struct lk_pipeline *w);
+/* Compare the machines that were asked for at each count, by their best settings. */
+enum lk_status lk_compare_machines(const struct lk_pipeline *w, struct lk_gains *out);
 
 /* ---- The answer ---- */
 
 /* Say what the points say, and note what they rest on. */
-enum lk_status lk_pipeline_tell(struct lk_pipeline *w);
+enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *gains);
+/* Write the machine of a point: "inter bandwidth x2, slow rank 3:1.1"; "as it is". */
+void lk_pipeline_machine_words(const struct lk_pipeline *w, size_t point, char *out, size_t size);
+/* Write the settings of a point in which it differs from others at its count; "as they are". */
+void lk_pipeline_setting_words(const struct lk_pipeline *w, size_t point, char *out, size_t size);
 /* Say where the knee of weak scaling is, from the first point's configuration. */
 enum lk_status lk_pipeline_tell_knee(const struct lk_pipeline *w);
 

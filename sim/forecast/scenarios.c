@@ -80,7 +80,7 @@ static enum lk_status machine_of(struct lk_scenarios *w, const struct lk_change 
     return LK_OK;
 }
 
-/* Sets what follows from the axes' values: nodes and accumulation. */
+/* Sets what follows from the axes' values: nodes and accumulation. pre: the ranks are set. */
 static enum lk_status settle(const struct lk_scenarios *w, const struct lk_change *change,
                              bool has_nodes, struct lk_config *c)
 {
@@ -98,17 +98,19 @@ static enum lk_status settle(const struct lk_scenarios *w, const struct lk_chang
 enum lk_status lk_scenarios_add(struct lk_scenarios *w, const struct lk_scenario *s, bool has_nodes,
                                 size_t *out)
 {
-    struct lk_item i = {.config = s->config};
+    struct lk_scenario settled = *s;
+    struct lk_item i = {.worth = 1};
     struct lk_machine *m;
     size_t *slot;
 
-    i.status = settle(w, &s->change, has_nodes, &i.config);
+    i.status = settle(w, &s->change, has_nodes, &settled.config);
     if (i.status != LK_OK && !lk_refuses(i.status))
         return i.status;
     if (i.status != LK_OK)
-        i.config.nodes = 0; /* no prediction of other nodes is taken for it */
-    lk_axis_settle(&w->source->current, &i.config);
-    LK_PASS(machine_of(w, &s->change, &i.machine));
+        settled.config.nodes = 0; /* no prediction of other nodes is taken for it */
+    lk_axis_settle(&w->source->current, w->source->cluster, &settled);
+    i.config = settled.config;
+    LK_PASS(machine_of(w, &settled.change, &i.machine));
     LK_PASS(grow(w));
     slot = slot_of(w, &i);
     if (!*slot) {

@@ -9,8 +9,10 @@
 #include "base/stats.h"
 #include "sim/collective/links.h"
 #include "sim/forecast/backtest.h"
+#include "sim/forecast/contradiction.h"
 #include "sim/forecast/predictor.h"
 #include "sim/forecast/recorded_buckets.h"
+#include "sim/planning/plan.h"
 #include "sim/prior.h"
 #include "sim/step/altered_cluster.h"
 #include "sim/step/known_stragglers.h"
@@ -21,7 +23,6 @@
 #include <stdlib.h>
 
 enum { ESTIMATE_DRAWS = 2 }; /* as few as a predictor takes: for estimates alone */
-
 struct model {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
@@ -344,21 +345,16 @@ static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
 
 /* ---- Notes ---- */
 
-/* Names the assumed slowdown of compute and collectives, on the most GPUs forecast. */
-static enum lk_status note_overlap(const struct model *m, const struct lk_prediction *const *p,
-                                   size_t n, struct lk_forecast *out)
+/* Names the assumed slowdown of compute and collectives. */
+static enum lk_status note_overlap(const struct model *m, struct lk_forecast *out)
 {
-    const struct lk_config *largest = &p[0]->config;
-    struct lk_overlap o;
+    const struct lk_overlap o = lk_overlap_of(m->cluster);
 
-    for (size_t i = 1; i < n; i++)
-        largest = p[i]->config.world_size > largest->world_size ? &p[i]->config : largest;
-    o = lk_overlap_of(m->cluster, largest->nodes);
     if (!lk_quantity_known(&m->cluster->gamma_wire))
         LK_PASS(lk_forecast_assume(out, "how communication slows compute",
-                                   "compute takes %.0f %% longer while collectives run, on %d GPUs "
+                                   "compute takes %.0f %% longer while collectives run "
                                    "(arXiv:2507.03114; --overlap-slowdown sets it)",
-                                   100 * o.gamma_wire, largest->world_size));
+                                   100 * o.gamma_wire));
     return lk_quantity_known(&m->cluster->delta) && !o.start_assumed
                ? LK_OK
                : lk_forecast_assume(out, "how compute slows communication",
@@ -470,7 +466,7 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
         LK_PASS(lk_forecast_assume(out, "how micro-batches differ", "by %.1f %% (sd)",
                                    100 * lk_prior_value(LK_PRIOR_TRANSIENT_SD)));
     if (overlap)
-        LK_PASS(note_overlap(m, p, n, out));
+        LK_PASS(note_overlap(m, out));
     if (kappa)
         LK_PASS(lk_forecast_assume(out, "how ranks of one node slow each other",
                                    "not at all: not measured on this cluster"));
@@ -503,7 +499,7 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
     return LK_OK;
 }
 
-/* Notes the ranks that the runs showed to be slow: the forecast rests on their staying so. */
+/* Notes the ranks that the runs showed to be slow. */
 static enum lk_status note_slow(const struct model *m, struct lk_forecast *out)
 {
     const struct lk_known_stragglers *slow = &m->predictor->basis.slow;
@@ -540,13 +536,18 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
     struct model *m = self;
+    struct lk_evidence_source source = source_of(m);
     struct lk_backtests b = {0};
 
     LK_TRY(learn_scale_error(m, &b));
-    if (!m->compare)
-        LK_TRY(lk_backtest_add(&b, out));
+    LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(make_predictors(m));
     LK_TRY(set_names(m, out));
+    LK_TRY(lk_trial_hold(&(struct lk_trial){.source = &source,
+                                            .by = m->job->name,
+                                            .odds = NAN,
+                                            .device_bytes = lk_plan_device_bytes(m->cluster, NULL)},
+                         out));
 out:
     lk_backtests_fini(&b);
     return st;

@@ -26,7 +26,7 @@ struct state {
     const struct lk_plan_request *request;
     const struct lk_cluster *const *devices; /* one a point, or NULL */
     struct lk_forecast *f;
-    size_t first;        /* the first point that fits */
+    size_t first;        /* the point with the least time to the target, else the first that fits */
     double device_bytes; /* NaN: not known */
     struct lk_economics economics;
     struct lk_estimate mtbf_s, restart_s;
@@ -67,12 +67,17 @@ static struct lk_estimate input_or_prior(struct state *p, double option,
     return (struct lk_estimate){priors[prior].value, priors[prior].lo, priors[prior].hi, 0};
 }
 
+static bool failures_asked(const struct state *p)
+{
+    return p->request->gpu_mtbf_s > 0 || p->request->restart_s > 0 ||
+           lk_quantity_known(&p->cluster->gpu_mtbf_s);
+}
+
 static enum lk_status set_inputs(struct state *p)
 {
     const struct lk_plan_request *q = p->request;
     const struct lk_cluster *c = p->cluster;
     struct lk_economics *e = &p->economics;
-    bool asked = q->gpu_mtbf_s > 0 || q->restart_s > 0 || lk_quantity_known(&c->gpu_mtbf_s);
     bool written =
         q->checkpoint_s > 0 || q->checkpoint_Bps > 0 || lk_quantity_known(&c->checkpoint_Bps);
 
@@ -90,10 +95,6 @@ static enum lk_status set_inputs(struct state *p)
     if (q->target_batch > 0)
         e->target_samples = lk_economics_known(
             q->target_samples * lk_statistical_efficiency(q->target_batch, e->noise_scale.value));
-    if (asked && !written)
-        return lk_forecast_note(p->f, "goodput: not known, say how long a checkpoint takes: "
-                                      "--checkpoint, or \"checkpoint_bandwidth\" in the cluster "
-                                      "file");
     p->failures = written;
     if (written) {
         p->mtbf_s = input_or_prior(p, q->gpu_mtbf_s, &c->gpu_mtbf_s, LK_PLAN_PRIOR_MTBF);
@@ -191,17 +192,7 @@ static void describe(const struct lk_forecast *f, const struct lk_forecast_point
              *words ? ", " : "", words);
 }
 
-/* Return true if more than the GPUs differ; else the notes on the curve suffice. */
-static bool several_curves(const struct lk_forecast *f)
-{
-    for (size_t i = 1; i < f->n_points; i++)
-        if (!lk_forecast_same_curve(f, &f->points[0], &f->points[i]))
-            return true;
-    return false;
-}
-
-/* Return true for points that fit, have a time, and differ in GPUs alone from the first that fits.
- */
+/* Return true for points that fit, have a time, and differ in GPUs alone from p->first. */
 static bool on_curve(const struct state *p, size_t i)
 {
     const struct lk_plan *plan = &p->f->points[i].plan;
@@ -255,11 +246,9 @@ static int fastest_world_size(const struct state *p, double noise_scale)
     return world_size;
 }
 
-/*
- * Return the point with the least value of a double at this offset of its plan, of all points that
- * fit or of those on the curve; NULL: none.
- */
-static const struct lk_forecast_point *least_of(const struct state *p, size_t offset, bool curve)
+/* Return the point with the least value of a double at this offset of its plan, of all that fit;
+ * NULL: none. */
+static const struct lk_forecast_point *least_of(const struct state *p, size_t offset)
 {
     const struct lk_forecast_point *best = NULL;
     double least = INFINITY;
@@ -268,7 +257,7 @@ static const struct lk_forecast_point *least_of(const struct state *p, size_t of
         const struct lk_forecast_point *point = &p->f->points[i];
         double v = *(const double *)((const char *)&point->plan + offset);
 
-        if (v < least && (curve ? on_curve(p, i) : !too_large(point))) {
+        if (v < least && !too_large(point)) {
             best = point;
             least = v;
         }
@@ -276,35 +265,24 @@ static const struct lk_forecast_point *least_of(const struct state *p, size_t of
     return best;
 }
 
-/* Note the least time and the least cost of all points. They differ from the highest throughput
- * where a larger batch learns less from each sample. */
-static enum lk_status note_least(const struct state *p)
+/* Set the point whose settings the notes are about. */
+static void set_first(struct state *p)
 {
-    const struct lk_forecast_point *q;
-    char words[LK_ANSWER_WORDS + 32];
+    const struct lk_forecast_point *least = least_of(p, offsetof(struct lk_plan, time_to_target_h));
 
-    q = least_of(p, offsetof(struct lk_plan, time_to_target_h), false);
-    if (q) {
-        describe(p->f, q, words, sizeof words);
-        LK_PASS(lk_forecast_say(p->f, "Least time to the target: %.4g h (%.4g to %.4g), with %s.",
-                                q->plan.time_to_target_h, q->plan.time_to_target_lo_h,
-                                q->plan.time_to_target_hi_h, words));
-    }
-    q = least_of(p, offsetof(struct lk_plan, cost_to_target), false);
-    if (q) {
-        describe(p->f, q, words, sizeof words);
-        LK_PASS(lk_forecast_say(p->f, "Least cost to the target: %.4g (%.4g to %.4g), with %s.",
-                                q->plan.cost_to_target, q->plan.cost_to_target_lo,
-                                q->plan.cost_to_target_hi, words));
-    }
-    return LK_OK;
+    p->first = 0;
+    while (p->first + 1 < p->f->n_points && too_large(&p->f->points[p->first]))
+        p->first++;
+    if (least)
+        p->first = (size_t)(least - p->f->points);
 }
 
 static enum lk_status note_paying(const struct state *p)
 {
     struct lk_forecast *f = p->f;
     const struct lk_estimate *noise = &p->economics.noise_scale;
-    const struct lk_forecast_point *least;
+    const struct lk_forecast_point *least, *first;
+    char words[LK_ANSWER_WORDS + 32], range[64] = "";
     int fast = fastest_world_size(p, noise->value), lo = fastest_world_size(p, noise->lo);
     int hi = fastest_world_size(p, noise->hi), within = 0;
 
@@ -313,18 +291,24 @@ static enum lk_status note_paying(const struct state *p)
                    ? LK_OK
                    : lk_forecast_warn(f, "Where more GPUs stop paying is not known: nothing that "
                                          "was asked for fits in memory.");
-    if (lo == hi)
-        LK_PASS(
-            lk_forecast_say(f, "Time to the target is least on %d GPUs of those asked for.", fast));
-    else
-        LK_PASS(
-            lk_forecast_say(f,
-                            "Time to the target is least on %d GPUs of those asked for (%d to %d "
-                            "within the noise scale's interval).",
-                            fast, lo, hi));
-    least = least_of(p, offsetof(struct lk_plan, cost_to_target), true);
+    first = &f->points[p->first];
+    describe(f, first, words, sizeof words);
+    if (lo != hi)
+        snprintf(range, sizeof range, "; %d to %d GPUs within the noise scale's interval", lo, hi);
+    LK_PASS(lk_forecast_say(f,
+                            "Time to the target is least with %s, of all that was asked for: %.4g "
+                            "h (%.4g to %.4g%s).",
+                            words, first->plan.time_to_target_h, first->plan.time_to_target_lo_h,
+                            first->plan.time_to_target_hi_h, range));
+    least = least_of(p, offsetof(struct lk_plan, cost_to_target));
     if (!least)
         return LK_OK;
+    describe(f, least, words, sizeof words);
+    LK_PASS(lk_forecast_say(f,
+                            "Cost to the target is least with %s, of all that was asked for: "
+                            "%.4g (%.4g to %.4g).",
+                            words, least->plan.cost_to_target, least->plan.cost_to_target_lo,
+                            least->plan.cost_to_target_hi));
     for (size_t i = 0; i < f->n_points; i++)
         if (on_curve(p, i) && f->points[i].config.world_size > within &&
             f->points[i].plan.cost_to_target <=
@@ -332,10 +316,10 @@ static enum lk_status note_paying(const struct state *p)
             within = f->points[i].config.world_size;
     if (within > least->config.world_size)
         return lk_forecast_say(f,
-                               "Its cost is least on %d GPUs, and up to %d stays below %g times "
-                               "that.",
-                               least->config.world_size, within, p->request->cost_factor);
-    return lk_forecast_say(f, "Its cost is least on %d GPUs.", least->config.world_size);
+                               "With the settings of the least time, up to %d GPUs cost below "
+                               "%g times that.",
+                               within, p->request->cost_factor);
+    return LK_OK;
 }
 
 /* Note where the numbers of the memory come from, unless they were measured. */
@@ -432,6 +416,10 @@ static enum lk_status note_rates(const struct state *p)
 
 static enum lk_status note_failures(const struct state *p)
 {
+    if (failures_asked(p) && !p->failures)
+        return lk_forecast_note(p->f, "goodput: not known, say how long a checkpoint takes: "
+                                      "--checkpoint, or \"checkpoint_bandwidth\" in the cluster "
+                                      "file");
     for (int i = 0; i < LK_PLAN_PRIOR_COUNT; i++)
         if (p->failures && p->assumed[i])
             LK_PASS(lk_forecast_assume(p->f, priors[i].what, "%s", priors[i].source));
@@ -443,17 +431,35 @@ static enum lk_status add_notes(const struct state *p)
     LK_PASS(note_memory(p));
     LK_PASS(note_target(p));
     LK_PASS(note_paying(p));
-    if (several_curves(p->f))
-        LK_PASS(note_least(p));
     LK_PASS(note_rates(p));
     return note_failures(p);
 }
 
 /* ---- The whole ---- */
 
-enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluster *cluster,
-                                const struct lk_plan_request *request,
-                                const struct lk_cluster *const *devices, struct lk_forecast *f)
+double lk_plan_noise_scale(const struct lk_job *job, const struct lk_plan_request *request)
+{
+    return lk_economics_input(request ? request->noise_scale : 0, &job->noise_scale).value;
+}
+
+enum lk_status lk_plan_points(const struct lk_job *job, const struct lk_cluster *cluster,
+                              const struct lk_plan_request *request,
+                              const struct lk_cluster *const *devices, struct lk_forecast *f)
+{
+    struct state p = {
+        .job = job, .cluster = cluster, .request = request, .devices = devices, .f = f};
+
+    LK_PASS(set_inputs(&p));
+    for (size_t i = 0; i < f->n_points; i++)
+        plan_point(&p, i);
+    set_first(&p);
+    set_marginal(&p);
+    return LK_OK;
+}
+
+enum lk_status lk_plan_tell(const struct lk_job *job, const struct lk_cluster *cluster,
+                            const struct lk_plan_request *request,
+                            const struct lk_cluster *const *devices, struct lk_forecast *f)
 {
     struct state p = {
         .job = job, .cluster = cluster, .request = request, .devices = devices, .f = f};
@@ -461,10 +467,6 @@ enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluste
     if (!f->n_points)
         return LK_OK;
     LK_PASS(set_inputs(&p));
-    for (size_t i = 0; i < f->n_points; i++)
-        plan_point(&p, i);
-    while (p.first + 1 < f->n_points && too_large(&f->points[p.first]))
-        p.first++;
-    set_marginal(&p);
+    set_first(&p);
     return add_notes(&p);
 }

@@ -27,16 +27,21 @@ struct lk_plan_request {
 };
 
 /*
- * Add plans and notes to the forecast of this job on this cluster. The count beyond which more GPUs
- * stop paying is sought among the points that differ in GPUs alone from the first that fits.
+ * Plan the points of a forecast of this job on this cluster, and say and note what the plans tell.
  * `devices` has one item for each point: the cluster whose GPU it runs on, with that GPU's memory,
  * price and power; NULL: the forecast's own. devices NULL: all are its own. LK_EUSAGE for inputs
  * that contradict each other.
  */
-enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluster *cluster,
-                                const struct lk_plan_request *request,
-                                const struct lk_cluster *const *devices, struct lk_forecast *f);
+enum lk_status lk_plan_points(const struct lk_job *job, const struct lk_cluster *cluster,
+                              const struct lk_plan_request *request,
+                              const struct lk_cluster *const *devices, struct lk_forecast *f);
+enum lk_status lk_plan_tell(const struct lk_job *job, const struct lk_cluster *cluster,
+                            const struct lk_plan_request *request,
+                            const struct lk_cluster *const *devices, struct lk_forecast *f);
 
+/* Return the gradient noise scale in samples: the request's, else the job's (request NULL: the
+ * job's); NaN: not known. */
+double lk_plan_noise_scale(const struct lk_job *job, const struct lk_plan_request *request);
 /* Return the memory of a GPU: the request's, else the cluster's (request NULL: the cluster's); NaN:
  * not known. */
 double lk_plan_device_bytes(const struct lk_cluster *device, const struct lk_plan_request *request);

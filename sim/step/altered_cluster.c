@@ -501,10 +501,9 @@ static void change_node(struct lk_altered *to, const struct lk_change *change)
     to->cluster.gpus_per_node = change->gpus_per_node;
 }
 
-static void change_overlap(struct lk_altered *to, const struct lk_scaled *slowdown, int world_size)
+static void change_overlap(struct lk_altered *to, const struct lk_scaled *slowdown)
 {
-    int nodes = (world_size - 1) / to->cluster.gpus_per_node + 1;
-    double was = 1 + lk_overlap_of(&to->cluster, nodes).gamma_wire;
+    double was = 1 + lk_overlap_of(&to->cluster).gamma_wire;
 
     if (slowdown->value > 0)
         to->cluster.gamma_wire = (struct lk_quantity){
@@ -529,7 +528,7 @@ enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
     LK_TRY(copy_lists(&to, j, &fitted));
     LK_TRY(take_known(&to, j, c));
     change_node(&to, change);
-    change_overlap(&to, &change->overlap_slowdown, world_size);
+    change_overlap(&to, &change->overlap_slowdown);
     LK_TRY(change_network(&to, &fitted, change));
     LK_TRY(change_gpu(&to, j, c, change->gpu));
     LK_TRY(replace_slowest(&to, j, false, world_size,

@@ -361,7 +361,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     struct lk_batch_point p;
     struct lk_known_stragglers fitted = {0};
     struct lk_bucket_cost launch;
-    const struct lk_overlap overlap = lk_overlap_of(c, config->nodes);
+    const struct lk_overlap overlap = lk_overlap_of(c);
     double micro_measured = j->accumulation > 0 ? j->accumulation : 1;
 
     *m = (struct lk_config_model){.bytes_extrapolation = 1, .async_slowdown = 1};

@@ -17,29 +17,17 @@ static double assumed_delta(const struct lk_cluster *c)
     return is_gpu(c) ? lk_prior_value(LK_PRIOR_OVERLAP_DELTA) : 0;
 }
 
-/* Return the rate at which a node's bytes move over that of a GPU's links; 0: not known. */
-static double rate_share(const struct lk_cluster *c, int nodes)
-{
-    const struct lk_quantity *links = &c->intra.bandwidth_Bps, node = lk_link_node_bandwidth(c);
-
-    if (nodes == 1)
-        return 1;
-    return lk_quantity_known(links) && lk_quantity_known(&node) ? fmin(1, node.value / links->value)
-                                                                : 0;
-}
-
-static double assumed_gamma(const struct lk_cluster *c, int nodes)
+/* What collectives take from compute, they take for as long as they run: a slower network holds the
+ * links of a node for longer, and so must not slow compute less. */
+static double assumed_gamma(const struct lk_cluster *c)
 {
     enum lk_gpu_link link = c->topology.gpu_link;
     bool fast = link == LK_GPU_LINK_NVSWITCH || link == LK_GPU_LINK_NVLINK ||
                 link == LK_GPU_LINK_INFINITY_FABRIC;
 
-    double least = lk_prior_value(LK_PRIOR_OVERLAP_NETWORK);
-
     if (!is_gpu(c))
         return 0;
-    return fast ? fmax(least, lk_prior_value(LK_PRIOR_OVERLAP_LINKS) * rate_share(c, nodes))
-                : least;
+    return lk_prior_value(fast ? LK_PRIOR_OVERLAP_LINKS : LK_PRIOR_OVERLAP_NETWORK);
 }
 
 static double assumed_start(const struct lk_cluster *c)
@@ -55,28 +43,27 @@ static double draw_measured(const struct lk_quantity *q, double z)
     return fmax(0, q->value + (isfinite(sd) ? sd * z : 0));
 }
 
-struct lk_overlap lk_overlap_of(const struct lk_cluster *c, int nodes)
+struct lk_overlap lk_overlap_of(const struct lk_cluster *c)
 {
     bool gamma = lk_quantity_known(&c->gamma_wire), delta = lk_quantity_known(&c->delta);
     bool start = lk_quantity_known(&c->start_s);
 
     return (struct lk_overlap){.gamma_wait =
                                    lk_quantity_known(&c->gamma_wait) ? c->gamma_wait.value : 0,
-                               .gamma_wire = gamma ? c->gamma_wire.value : assumed_gamma(c, nodes),
+                               .gamma_wire = gamma ? c->gamma_wire.value : assumed_gamma(c),
                                .delta = delta ? c->delta.value : assumed_delta(c),
                                .assumed = !gamma || !delta,
                                .start_s = start ? c->start_s.value : assumed_start(c),
                                .start_assumed = !start && is_gpu(c)};
 }
 
-struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, int nodes, double z_gamma,
-                                  double z_delta)
+struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, double z_gamma, double z_delta)
 {
-    struct lk_overlap o = lk_overlap_of(c, nodes);
+    struct lk_overlap o = lk_overlap_of(c);
 
     o.gamma_wire = lk_quantity_known(&c->gamma_wire)
                        ? draw_measured(&c->gamma_wire, z_gamma)
-                       : lk_prior_half_normal(assumed_gamma(c, nodes), z_gamma);
+                       : lk_prior_half_normal(assumed_gamma(c), z_gamma);
     o.delta = lk_quantity_known(&c->delta) ? draw_measured(&c->delta, z_delta)
                                            : lk_prior_half_normal(assumed_delta(c), z_delta);
     return o;

@@ -2,16 +2,20 @@
  * A table of throughputs as a source of evidence, by the scaling law, alone or weighed with a step
  * model.
  *
- * Divisions: rows / refusals and grades / predictions / names and notes / opening / the whole.
+ * Divisions: rows / grades / predictions / names and notes / trial / opening / the
+ * whole.
  */
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
 #include "sim/collective/links.h"
 #include "sim/forecast/backtest.h"
+#include "sim/forecast/contradiction.h"
+#include "sim/planning/plan.h"
 #include "sim/step/altered_cluster.h"
 #include "sim/step/config.h"
 #include "sim/throughput/throughput_fit.h"
+#include "sim/throughput/throughput_reach.h"
 
 #include <limits.h>
 #include <math.h>
@@ -21,9 +25,6 @@
 
 /* Odds of the step model against the law below which a note says so. */
 static const double ODDS_NOTED = 0.05;
-
-/* A row that is faster than its bound by more than this share contradicts the cluster. */
-static const double CONTRADICTION = 0.02;
 
 /* The knee is sought up to so many times the measured nodes. */
 enum { KNEE_REACH = 8 };
@@ -40,6 +41,7 @@ struct table {
     const struct lk_config *largest; /* the row with most GPUs: asked for by default */
     int most_nodes;                  /* measured */
     bool per_node_assumed;
+    bool refuted; /* the step model, which is dropped: the law answers alone */
     struct lk_measured measured[LK_SCALING_POINTS_MAX]; /* the rows */
     bool is_altered; /* another machine: borrows all but `step` and `altered` from the one as it is
                       */
@@ -82,7 +84,7 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
     const struct table *e = self;
     const struct lk_config *row = smallest(e, c);
 
-    if (e->q.grid.global_batch || (!row && e->q.model)) {
+    if (e->q.grid.global_batch || (!row && e->step)) {
         row = &e->t->points[0].config;
         for (size_t i = 0; i < e->t->n; i++)
             row =
@@ -93,48 +95,7 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
     return LK_OK;
 }
 
-/* ---- Refusals and grades ---- */
-
-/* Returns the extrapolation factor of the batch from the nearest measured one. */
-static double batch_extrapolation(const struct table *e, const struct lk_config *c)
-{
-    double reach = INFINITY;
-
-    for (size_t i = 0; i < e->t->n; i++)
-        reach = fmin(
-            reach, c->local_batch > 0
-                       ? exp(fabs(log((double)c->local_batch / e->t->points[i].config.local_batch)))
-                       : 1);
-    return reach;
-}
-
-static enum lk_status check_reach(const struct table *e, const struct lk_config *c, double reach)
-{
-    int most = e->step ? LK_THROUGHPUT_MODEL_REACH : LK_THROUGHPUT_REACH;
-    bool is_smaller = c->local_batch < e->t->points[0].config.local_batch;
-
-    if (reach > (is_smaller ? LK_THROUGHPUT_SMALLER_REACH : LK_THROUGHPUT_BATCH_REACH))
-        return lk_fail(LK_EEVIDENCE,
-                       "a local batch of %d is %.1f times beyond the nearest in %s. The cheapest "
-                       "run that would supply it: %d GPUs at local batch %d",
-                       c->local_batch, reach, e->t->name, e->t->points[0].config.world_size,
-                       c->local_batch);
-    if (c->nodes > 1 && e->most_nodes < 2 && !e->step)
-        return lk_fail(LK_EEVIDENCE,
-                       "%d GPUs take %d nodes, and %s has no run on two: nothing is known of the "
-                       "network: say what the job and the cluster are (--parameters, --cluster). "
-                       "The cheapest run that would supply it: 2 nodes, %d GPUs%s",
-                       c->world_size, c->nodes, e->t->name, 2 * e->cluster.gpus_per_node,
-                       e->per_node_assumed ? " (or say how many a node has: --gpus-per-node)" : "");
-    if ((double)c->world_size > (double)most * e->largest->world_size)
-        return lk_fail(
-            LK_EEVIDENCE,
-            "%d GPUs are %.0f times the largest count in %s; a forecast reaches %d "
-            "times. The cheapest run that would supply it: %d GPUs",
-            c->world_size, (double)c->world_size / e->largest->world_size, e->t->name, most,
-            ((c->world_size - 1) / most / e->cluster.gpus_per_node + 1) * e->cluster.gpus_per_node);
-    return LK_OK;
-}
+/* ---- Grades ---- */
 
 /* Grades a prediction beyond the rows as a preset's where the network is a preset's. */
 static enum lk_status grade_model(const struct table *e, struct lk_prediction *p)
@@ -267,10 +228,16 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
                               .measured_s = measured_s(e, c),
                               .measured_lo_s = NAN,
                               .measured_hi_s = NAN,
-                              .batch_extrapolation = batch_extrapolation(e, c),
                               .assumed.shard = c->world_size > 1 && c->sharding != LK_SHARDING_DDP};
+    const struct lk_throughput_reach reach = {.table = e->t,
+                                              .cluster = &e->cluster,
+                                              .largest = e->largest->world_size,
+                                              .most_nodes = e->most_nodes,
+                                              .has_model = e->step != NULL,
+                                              .refuted = e->refuted,
+                                              .per_node_assumed = e->per_node_assumed};
 
-    LK_PASS(check_reach(e, c, p.batch_extrapolation));
+    LK_PASS(lk_throughput_check_reach(&reach, c, &p.batch_extrapolation));
     LK_PASS(set_step(&e->fit, e->q.grid.level, &p));
     if (!isnan(p.measured_s))
         show_measured(&p);
@@ -372,38 +339,6 @@ static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
     return LK_OK;
 }
 
-/* Warns of the first row that no run on the cluster could reach, and counts the others. */
-static enum lk_status note_contradictions(const struct table *e, struct lk_forecast *out)
-{
-    size_t first = e->t->n, others = 0;
-    double first_s = NAN;
-    struct lk_config c;
-
-    for (size_t i = 0; i < e->t->n; i++) {
-        struct lk_prediction p = {.config = e->measured[i].config};
-        double measured_s = e->measured[i].step_s;
-
-        LK_PASS(set_bound(e, &p));
-        if (p.bound_s <= measured_s * (1 + CONTRADICTION))
-            continue;
-        others += first < e->t->n;
-        if (first < e->t->n)
-            continue;
-        first = i;
-        first_s = p.bound_s;
-    }
-    if (first == e->t->n)
-        return LK_OK;
-    c = e->measured[first].config;
-    return lk_forecast_warn(out,
-                            "CONTRADICTION: %s says that %d GPUs take %.3g ms a step, and the "
-                            "links of %s need %.3g ms for their gradients on %d node%s%s: is this "
-                            "the machine, and how many GPUs has a node (--gpus-per-node)?",
-                            e->t->name, c.world_size, 1e3 * e->measured[first].step_s,
-                            e->cluster.name, 1e3 * first_s, c.nodes, c.nodes > 1 ? "s" : "",
-                            others ? " (and so for other rows)" : "");
-}
-
 static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
 {
     const struct lk_throughput_model *m = e->q.model;
@@ -421,45 +356,92 @@ static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
                          "fits tried agree with the rows)",
                          e->fit.effective, e->q.grid.draws * LK_STEP_FIT_PROPOSALS));
     if (e->fit.step_odds < ODDS_NOTED)
-        LK_PASS(lk_forecast_warn(out,
-                                 "The rows contradict the step model (odds %.2g to the scaling "
-                                 "law): is %s this machine, and are gradients and batch this "
-                                 "job's?",
-                                 e->fit.step_odds, m->cluster->name));
+        LK_PASS(
+            lk_forecast_warn(out,
+                             "The rows hardly agree with the step model (odds %.2g to the scaling "
+                             "law): is %s this machine, and are gradients and batch this "
+                             "job's?",
+                             e->fit.step_odds, m->cluster->name));
     if (!m->timed)
         LK_PASS(lk_forecast_assume(out, "when gradients are ready", "evenly over backward, about"));
     return LK_OK;
 }
 
-static enum lk_status prepare(void *self, struct lk_forecast *out)
+/* ---- Trial ---- */
+
+/* Fits the rows and back-tests the fit. LK_EEVIDENCE: no draw of the step model explains them. */
+static enum lk_status fit_rows(struct table *e, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
-    struct table *e = self;
     struct lk_evidence_source source = source_of(e);
     struct lk_backtests b = {0};
 
     LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
-    if (!e->q.grid.compare)
-        LK_TRY(lk_backtest_run(&source, e->q.grid.level, e->step ? BACKTESTS_SHOWN : 0, &b));
+    LK_TRY(lk_backtest_run(&source, e->q.grid.level, e->step ? BACKTESTS_SHOWN : 0, &b));
+    out->n_backtests = 0;
     LK_TRY(lk_backtest_add(&b, out));
-    LK_TRY(set_names(e, out));
-    LK_TRY(note_contradictions(e, out));
-    if (e->step)
-        LK_TRY(note_model(e, out));
-    else
-        LK_TRY(lk_forecast_note(out, "method: the scaling law of published series, from the "
-                                     "throughputs alone; docs/accuracy.md has its errors"));
-    if (b.n && e->step && e->t->n > BACKTESTS_SHOWN)
-        LK_TRY(lk_forecast_note(out, "not all rows were held out: validate --throughput does so"));
-    if (!e->largest->local_batch)
-        LK_TRY(lk_forecast_warn(
-            out, "The table has no local batch: a step is taken as one sample a GPU."));
-    if (e->per_node_assumed)
-        LK_TRY(lk_forecast_assume(out, "GPUs of a node", "%d GPUs a node (--gpus-per-node)",
-                                  e->cluster.gpus_per_node));
 out:
     lk_backtests_fini(&b);
     return st;
+}
+
+/* Holds the step model, or the law alone, against the rows. */
+static enum lk_status try_fit(struct table *e, double odds, struct lk_forecast *out)
+{
+    struct lk_evidence_source source = source_of(e);
+    struct lk_trial trial = {.source = &source,
+                             .by = e->t->name,
+                             .is_law = !e->step,
+                             .odds = odds,
+                             .device_bytes = lk_plan_device_bytes(&e->cluster, e->q.grid.plan)};
+
+    return lk_trial_hold(&trial, out);
+}
+
+/* Lets the law answer alone in the place of a refuted step model, if the rows do not contradict it,
+ * too. */
+static enum lk_status drop_model(struct table *e, struct lk_forecast *out)
+{
+    size_t of_model = out->n_contradictions;
+
+    lk_throughput_fit_fini(&e->fit);
+    lk_step_prior_destroy(e->step);
+    e->step = NULL;
+    e->q.model = NULL;
+    e->refuted = true;
+    LK_PASS(fit_rows(e, out));
+    LK_PASS(try_fit(e, NAN, out));
+    return out->n_contradictions == of_model
+               ? lk_contradictions_answer(out, "the scaling law alone")
+               : LK_OK;
+}
+
+static enum lk_status prepare(void *self, struct lk_forecast *out)
+{
+    struct table *e = self;
+    enum lk_status st = fit_rows(e, out);
+    double odds = !e->step ? NAN : st == LK_OK ? e->fit.step_odds : 0;
+
+    if (!e->step || st != LK_EEVIDENCE)
+        LK_PASS(st);
+    LK_PASS(try_fit(e, odds, out));
+    if (e->step && out->n_contradictions && (!e->q.grid.anyway || st != LK_OK))
+        LK_PASS(drop_model(e, out));
+    LK_PASS(set_names(e, out));
+    if (e->step)
+        LK_PASS(note_model(e, out));
+    else
+        LK_PASS(lk_forecast_note(out, "method: the scaling law of published series, from the "
+                                      "throughputs alone; docs/accuracy.md has its errors"));
+    if (out->n_backtests && e->step && e->t->n > BACKTESTS_SHOWN)
+        LK_PASS(lk_forecast_note(out, "not all rows were held out: validate --throughput does so"));
+    if (!e->largest->local_batch)
+        LK_PASS(lk_forecast_warn(
+            out, "The table has no local batch: a step is taken as one sample a GPU."));
+    return e->per_node_assumed
+               ? lk_forecast_assume(out, "GPUs of a node", "%d GPUs a node (--gpus-per-node)",
+                                    e->cluster.gpus_per_node)
+               : LK_OK;
 }
 
 /* ---- Opening ---- */
@@ -495,10 +477,16 @@ static enum lk_status alter(void *self, const struct lk_change *change, int worl
 {
     enum lk_status st = LK_OK;
     const struct table *as_is = self;
-    struct lk_throughput_model model = *as_is->q.model;
+    struct lk_throughput_model model;
     struct lk_throughput_request q = as_is->q;
     struct table *e = NULL;
 
+    if (!as_is->q.model)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: the step model, which the rows contradict, would alone tell what "
+                       "another machine does",
+                       as_is->t->name);
+    model = *as_is->q.model;
     LK_TRY(lk_alloc(&e, 1, sizeof *e));
     *e = *as_is;
     e->is_altered = true;

@@ -27,8 +27,6 @@ enum { SOLVE_ITERATIONS = 60 };
 static const double SOLVE_TOLERANCE = 1e-7; /* of the step */
 /* The share of communication that the step model leaves to the law. */
 static const double LAW_SHARE = 0.3;
-/* Below these odds the rows speak against the step model, which then is not used alone. */
-static const double ODDS_REFUSED = 1e-4;
 /* Log of the weight of each model before any row is seen. */
 static const double LN_HALF = -0.69314718055994531;
 
@@ -499,11 +497,6 @@ static enum lk_status mix(struct lk_throughput_fit *f, const struct lk_scaling_p
 {
     bool law = !f->step || law_knows(f, target);
 
-    if (!law && f->step_odds < ODDS_REFUSED)
-        LK_PASS(lk_fail(LK_EEVIDENCE,
-                        "by cluster %s the step would scale quite unlike the table's rows. Is it "
-                        "this machine, and are the parameters and the local batch this job's?",
-                        lk_step_prior_cluster(f->step->prior)->name));
     if (f->step)
         LK_PASS(predict_by_steps(f->step, f->elsewhere ? f->elsewhere : f->step->prior, target,
                                  law ? LN_HALF : 0, m));

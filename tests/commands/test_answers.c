@@ -20,7 +20,7 @@ static const struct {
     {"analyze %s/one", "1 rank: "},
     {"predict %s/run/job.json ethernet-25g --gpus 2,8,64", "64 GPUs reach "},
     {"whatif %s/run/job.json ethernet-25g --gpus 8 --accumulation 1,4 --sharding ddp,zero3",
-     "Best at 8 GPUs: "},
+     "At 8 GPUs no setting asked for is better than the current configuration by"},
     {"compare dgx-a100 dgx-h100", "bandwidth of a node to the others: B has "},
     {"replay %s/run/job.json -n 2 --steps 8 --out %s/replay", "2 ranks: "},
     {"compare %s/run %s/replay", "2 GPUs, batch 2: B "},

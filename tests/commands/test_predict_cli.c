@@ -311,8 +311,10 @@ START_TEST(a_calibration_is_a_cluster)
     }
     lk_cluster_fini(&c);
     free(path);
-    r = shell_program(dir, "predict job.json here.json --gpus=2,4 --draws=20");
-    ck_assert_msg(r.code == 0, "%s", r.text);
+    /* The job's runs are of another machine, which may contradict this one, as fast as it is today.
+     */
+    r = shell_program(dir, "predict job.json here.json --gpus=2,4 --draws=20 --anyway");
+    ck_assert_msg(r.code <= 1 && strstr(r.text, "Evidence: "), "%s", r.text);
 }
 END_TEST
 
@@ -335,10 +337,10 @@ START_TEST(a08_nodes_are_the_hosts_of_the_ranks)
     ck_assert_int_eq(c.gpus_per_node, 1);
     ck_assert_int_eq(c.points[0].nodes, 2);
     lk_cluster_fini(&c);
-    r = shell_program(dir, "predict job.json two.json --gpus=8 --draws=20 --format=csv");
-    ck_assert_msg(r.code == 0 && strstr(r.text, "\n8,8,"), "%s", r.text);
+    r = shell_program(dir, "predict job.json two.json --gpus=8 --draws=20 --anyway --format=csv");
+    ck_assert_msg(r.code <= 1 && strstr(r.text, "\n8,8,"), "%s", r.text);
     r = shell_program(dir, "predict job.json two.json --gpus=8 --gpus-per-node=4 --draws=20 "
-                           "--format=csv");
+                           "--anyway --format=csv");
     ck_assert_msg(r.code == 1 && strstr(r.text, "8 ranks over 2 nodes"), "%s", r.text);
     free(path);
     free(program);
@@ -351,7 +353,7 @@ START_TEST(a_short_budget_leaves_three_samples)
 {
     struct shell_result r =
         shell_program(dir, "calibrate -n 2 --sizes=4KiB --repetitions=4 --warmup=0 --budget=1us "
-                           "--out=short.json");
+                           "--out=short.json --verbose");
     char *path = scratch_path(dir, "short.json");
     struct lk_cluster c;
 
@@ -360,10 +362,10 @@ START_TEST(a_short_budget_leaves_three_samples)
     ck_assert_msg(lk_cluster_read(path, &c) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(c.kappa[0].kappa.n, 3);
     if (!strstr(r.text, "other work took"))
-        ck_assert_ptr_nonnull(strstr(r.text, "sds: calibrate: co-location of 2 ranks"));
+        ck_assert_ptr_nonnull(strstr(r.text, "calibrate: co-location of 2 ranks"));
     if (lk_quantity_known(&c.delta)) {
         ck_assert_uint_eq(c.delta.n, 3);
-        ck_assert_ptr_nonnull(strstr(r.text, "overlap: calibrate: overlap probe of 2 ranks"));
+        ck_assert_ptr_nonnull(strstr(r.text, "calibrate: overlap probe of 2 ranks"));
     } else {
         ck_assert(strstr(r.text, "overlap not probed") || strstr(r.text, "other work took"));
     }

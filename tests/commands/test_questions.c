@@ -113,8 +113,15 @@ START_TEST(a10_predict_asks_for_what_is_reduced_and_the_first_bucket)
 END_TEST
 
 /* Questions whose values are all worse than the current configuration. */
-static const char *const worse[] = {"--sharding=zero3 --inter-latency=x4", "--inter-latency=x10",
-                                    "--nic-bandwidth=x0.1,x0.2", "--bucket-cap=16KiB"};
+static const struct {
+    const char *axes, *says;
+} worse[] = {
+    {"--sharding=zero3 --inter-latency=x4", "At 16 GPUs inter-latency x4 brings -"},
+    {"--inter-latency=x10", "At 16 GPUs inter-latency x10 brings -"},
+    {"--nic-bandwidth=x0.1,x0.2", "At 16 GPUs nic-bandwidth x0.1 brings -"},
+    {"--bucket-cap=16KiB",
+     "At 16 GPUs no setting asked for is better than the current configuration"},
+};
 
 START_TEST(a10_the_current_configuration_is_among_the_points)
 {
@@ -122,8 +129,9 @@ START_TEST(a10_the_current_configuration_is_among_the_points)
     struct lk_csv *t = NULL;
     size_t last;
 
-    snprintf(question, sizeof question, "whatif job.json cluster.json --gpus=4,16 %s", worse[_i]);
-    ask(0, question, "At 16 GPUs nothing asked for is faster than the current configuration", &t);
+    snprintf(question, sizeof question, "whatif job.json cluster.json --gpus=4,16 %s",
+             worse[_i].axes);
+    ask(0, question, worse[_i].says, &t);
     last = lk_csv_rows(t) - 1;
     for (size_t i = 0; i < last / 2; i++)
         ck_assert_double_lt(number(t, i, GAIN), 0);
@@ -181,14 +189,15 @@ START_TEST(a10_a_count_that_is_refused_leaves_the_others)
 {
     struct lk_csv *t = NULL;
 
-    ask(0, left_out[_i].question, left_out[_i].says, &t);
+    ask(strstr(left_out[_i].question, "table.csv") != NULL, left_out[_i].question,
+        left_out[_i].says, &t);
     ck_assert_uint_eq(lk_csv_rows(t), left_out[_i].rows);
     lk_csv_free(t);
     ask(2, "predict job.json cluster.json --gpus=3,7 --global-batch=64", "into 3 GPUs", NULL);
 }
 END_TEST
 
-/* Two GPUs are far from any smooth curve through the others. */
+/* Two GPUs are far from any smooth curve through the others, which contradicts the scaling law. */
 START_TEST(a10_a_measured_row_of_a_table_is_shown_as_measured)
 {
     static const double samples_per_s[] = {150, 740};
@@ -197,7 +206,7 @@ START_TEST(a10_a_measured_row_of_a_table_is_shown_as_measured)
 
     snprintf(question, sizeof question, "%s --throughput=table.csv --gpus=2,8",
              _i ? "whatif" : "predict");
-    ask(0, question, "measured", &t);
+    ask(1, question, "contradicts the scaling law", &t);
     ck_assert_uint_eq(lk_csv_rows(t), 2);
     for (size_t i = 0; i < 2; i++) {
         ck_assert_double_eq_tol(number(t, i, STEP), 8 * number(t, i, GPUS) / samples_per_s[i],

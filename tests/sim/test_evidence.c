@@ -213,9 +213,10 @@ START_TEST(the_best_is_named_with_its_certainty)
     run(&t, &q, &f);
     ck_assert_uint_eq(f.n_points, 6);
     ck_assert_int_eq(f.points[3].config.local_batch, 4);
-    ck_assert_ptr_nonnull(forecast_says(&f, "Best of those asked for at 8 GPUs: local batch 2, 0.0 "
-                                            "% faster than the next, within the model's error "
-                                            "(50 % likely)"));
+    ck_assert_ptr_nonnull(
+        forecast_says(&f, "Most samples/s of those asked for at 8 GPUs: local batch 2, "
+                          "0.0 % more than the next, within the model's error "
+                          "(50 % likely)"));
     lk_forecast_fini(&f);
 }
 END_TEST

@@ -238,7 +238,8 @@ START_TEST(a_grid_names_its_best)
     sim_world_init(&w, 7, 2);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
     ck_assert_uint_eq(f.n_points, 4);
-    ck_assert_ptr_nonnull(forecast_says(&f, "Best of those asked for at 8 GPUs: local batch 16"));
+    ck_assert_ptr_nonnull(
+        forecast_says(&f, "Most samples/s of those asked for at 8 GPUs: local batch 16"));
     lk_forecast_fini(&f);
     sim_world_fini(&w);
 }
@@ -325,7 +326,8 @@ START_TEST(a_batch_outside_is_graded)
     ck_assert_msg(sim_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
     ck_assert_str_eq(f.points[2].evidence_text, _i ? "preset; extrapolated x4 on local batch"
                                                    : "extrapolated x4 on gpus, x4 on local batch");
-    ck_assert_ptr_nonnull(forecast_says(&f, "Best of those asked for at 8 GPUs: local batch 16"));
+    ck_assert_ptr_nonnull(
+        forecast_says(&f, "Most samples/s of those asked for at 8 GPUs: local batch 16"));
     ck_assert_ptr_nonnull(forecast_says(&f, "1 row is extrapolated on local batch"));
     lk_forecast_fini(&f);
     sim_world_fini(&w);

@@ -11,14 +11,14 @@
 
 enum { DRAWS = 4000 };
 
-static struct lk_overlap mean_draw(const struct lk_cluster *c, int nodes)
+static struct lk_overlap mean_draw(const struct lk_cluster *c)
 {
     struct lk_rng g = lk_rng_init(1, 2);
     struct lk_overlap mean = {0};
 
     for (int i = 0; i < DRAWS; i++) {
         double z_gamma = lk_rng_normal(&g), z_delta = lk_rng_normal(&g);
-        struct lk_overlap d = lk_overlap_draw(c, nodes, z_gamma, z_delta);
+        struct lk_overlap d = lk_overlap_draw(c, z_gamma, z_delta);
 
         ck_assert(d.gamma_wire >= 0 && d.delta >= 0);
         mean.gamma_wire += d.gamma_wire / DRAWS;
@@ -29,13 +29,12 @@ static struct lk_overlap mean_draw(const struct lk_cluster *c, int nodes)
 
 static const struct {
     enum lk_gpu_link link;
-    int nodes;
     double estimate, mean;
 } assumed[] = {
-    {LK_GPU_LINK_NVSWITCH, 1, 0.19, 0.19},
-    {LK_GPU_LINK_NVLINK, 2, 0.06, 0.06},
-    {LK_GPU_LINK_PCIE, 1, 0.06, 0.06},
-    {LK_GPU_LINK_UNKNOWN, 2, 0, 0},
+    {LK_GPU_LINK_NVSWITCH, 0.19, 0.19},
+    {LK_GPU_LINK_NVLINK, 0.19, 0.19},
+    {LK_GPU_LINK_PCIE, 0.06, 0.06},
+    {LK_GPU_LINK_UNKNOWN, 0, 0},
 };
 
 START_TEST(a12_what_was_not_measured_is_assumed_and_drawn)
@@ -45,8 +44,8 @@ START_TEST(a12_what_was_not_measured_is_assumed_and_drawn)
 
     lk_cluster_init(&c);
     c.topology.gpu_link = assumed[_i].link;
-    o = lk_overlap_of(&c, assumed[_i].nodes);
-    mean = mean_draw(&c, assumed[_i].nodes);
+    o = lk_overlap_of(&c);
+    mean = mean_draw(&c);
     ck_assert(o.assumed);
     ck_assert_double_eq_tol(o.gamma_wire, assumed[_i].estimate, 1e-12);
     /* The standard error of the mean of a half-normal is 0.76 of it over the root of the draws. */
@@ -65,12 +64,12 @@ START_TEST(a12_what_was_measured_is_drawn_in_its_interval)
     lk_cluster_init(&c);
     ck_assert_int_eq(lk_quantity_set(&c.gamma_wire, 0.3, 0.2, 0.4, 9, "test"), LK_OK);
     ck_assert_int_eq(lk_quantity_set(&c.delta, 0.1, NAN, NAN, 1, "test"), LK_OK);
-    o = lk_overlap_draw(&c, 2, 1.6448536269514722, 3);
+    o = lk_overlap_draw(&c, 1.6448536269514722, 3);
     ck_assert_double_eq_tol(o.gamma_wire, 0.4, 1e-9);
     ck_assert_double_eq_tol(o.delta, 0.1, 1e-12);
-    o = lk_overlap_draw(&c, 2, -9, 3);
+    o = lk_overlap_draw(&c, -9, 3);
     ck_assert_double_eq(o.gamma_wire, 0);
-    ck_assert(!lk_overlap_of(&c, 2).assumed);
+    ck_assert(!lk_overlap_of(&c).assumed);
     lk_cluster_fini(&c);
 }
 END_TEST
@@ -84,18 +83,18 @@ START_TEST(collectives_in_training_start_late)
     struct lk_rng g = lk_rng_init(3, 4);
 
     lk_cluster_init(&c);
-    ck_assert_double_eq(lk_overlap_of(&c, 1).start_s, 0);
+    ck_assert_double_eq(lk_overlap_of(&c).start_s, 0);
     ck_assert_double_eq(lk_overlap_draw_start(&c, 1), 0);
     c.topology.gpu_link = LK_GPU_LINK_NVSWITCH;
-    ck_assert(lk_overlap_of(&c, 1).start_assumed);
+    ck_assert(lk_overlap_of(&c).start_assumed);
     for (int i = 0; i < DRAWS; i++) {
-        double times = lk_overlap_draw_start(&c, lk_rng_normal(&g)) / lk_overlap_of(&c, 1).start_s;
+        double times = lk_overlap_draw_start(&c, lk_rng_normal(&g)) / lk_overlap_of(&c).start_s;
 
         inside += (times > 1.0 / 3 && times < 3) / (double)DRAWS;
     }
     ck_assert_double_eq_tol(inside, 0.9, 5 * sqrt(0.09 / DRAWS));
     ck_assert_int_eq(lk_quantity_set(&c.start_s, 70e-6, NAN, NAN, 1, "test"), LK_OK);
-    ck_assert(!lk_overlap_of(&c, 1).start_assumed);
+    ck_assert(!lk_overlap_of(&c).start_assumed);
     ck_assert_double_eq_tol(lk_overlap_draw_start(&c, 2), 70e-6, 1e-12);
     lk_cluster_fini(&c);
 }

@@ -1,0 +1,67 @@
+/* How far a table of throughputs reaches; see the header. */
+#include "sim/throughput/throughput_reach.h"
+
+#include <math.h>
+
+/* Returns the extrapolation factor of the batch from the nearest measured one. */
+static double batch_extrapolation(const struct lk_throughput_reach *r, const struct lk_config *c)
+{
+    double reach = INFINITY;
+
+    for (size_t i = 0; i < r->table->n; i++)
+        reach =
+            fmin(reach, c->local_batch > 0 ? exp(fabs(log((double)c->local_batch /
+                                                          r->table->points[i].config.local_batch)))
+                                           : 1);
+    return reach;
+}
+
+/* Fails where the step model alone would tell, and is refuted. */
+static enum lk_status check_model(const struct lk_throughput_reach *r, const struct lk_config *c)
+{
+    bool alike = false;
+
+    for (size_t i = 0; i < r->table->n; i++) {
+        const struct lk_config *row = &r->table->points[i].config;
+
+        alike |= lk_config_same_scheme(row, c) && row->cap_bytes == c->cap_bytes;
+    }
+    if (!r->refuted || (alike && (c->nodes < 2 || r->most_nodes > 1)))
+        return LK_OK;
+    return lk_fail(
+        LK_EEVIDENCE, "%s: the step model, which the rows contradict, would alone tell %s",
+        r->table->name, alike ? "what several nodes do" : "what other buckets or exchanges do");
+}
+
+enum lk_status lk_throughput_check_reach(const struct lk_throughput_reach *r,
+                                         const struct lk_config *c, double *out_batch)
+{
+    double reach = batch_extrapolation(r, c);
+    int most = r->has_model ? LK_THROUGHPUT_MODEL_REACH : LK_THROUGHPUT_REACH;
+    bool is_smaller = c->local_batch < r->table->points[0].config.local_batch;
+
+    LK_PASS(check_model(r, c));
+
+    if (reach > (is_smaller ? LK_THROUGHPUT_SMALLER_REACH : LK_THROUGHPUT_BATCH_REACH))
+        return lk_fail(LK_EEVIDENCE,
+                       "a local batch of %d is %.1f times beyond the nearest in %s. The cheapest "
+                       "run that would supply it: %d GPUs at local batch %d",
+                       c->local_batch, reach, r->table->name, r->table->points[0].config.world_size,
+                       c->local_batch);
+    if (c->nodes > 1 && r->most_nodes < 2 && !r->has_model)
+        return lk_fail(LK_EEVIDENCE,
+                       "%d GPUs take %d nodes, and %s has no run on two: nothing is known of the "
+                       "network: say what the job and the cluster are (--parameters, --cluster). "
+                       "The cheapest run that would supply it: 2 nodes, %d GPUs%s",
+                       c->world_size, c->nodes, r->table->name, 2 * r->cluster->gpus_per_node,
+                       r->per_node_assumed ? " (or say how many a node has: --gpus-per-node)" : "");
+    if ((double)c->world_size > (double)most * r->largest)
+        return lk_fail(LK_EEVIDENCE,
+                       "%d GPUs are %.0f times the largest count in %s; a forecast reaches %d "
+                       "times. The cheapest run that would supply it: %d GPUs",
+                       c->world_size, (double)c->world_size / r->largest, r->table->name, most,
+                       ((c->world_size - 1) / most / r->cluster->gpus_per_node + 1) *
+                           r->cluster->gpus_per_node);
+    *out_batch = reach;
+    return LK_OK;
+}

@@ -1,0 +1,21 @@
+/* How far a table of throughputs reaches: which configurations it says something of. */
+#ifndef LK_SIM_THROUGHPUT_THROUGHPUT_REACH_H
+#define LK_SIM_THROUGHPUT_THROUGHPUT_REACH_H
+
+#include "sim/throughput/throughput.h"
+
+struct lk_throughput_reach {
+    const struct lk_throughput_table *table;
+    const struct lk_cluster *cluster; /* its nodes take the ranks */
+    int largest, most_nodes;          /* measured GPUs and nodes */
+    bool has_model, refuted;          /* a step model is there; it was, and the rows refute it */
+    bool per_node_assumed;
+};
+
+/* Set *out_batch to the extrapolation factor of a configuration's local batch from the nearest
+ * measured one. LK_EEVIDENCE: the table says nothing of it; the text names the cheapest run that
+ * would. */
+enum lk_status lk_throughput_check_reach(const struct lk_throughput_reach *r,
+                                         const struct lk_config *c, double *out_batch);
+
+#endif
