@@ -29,7 +29,7 @@ double lk_prior_half_normal(double mean, double z)
     return mean * ROOT_HALF_PI * fabs(z);
 }
 
-enum lk_prior lk_prior_of_scale(size_t n_points, bool preset)
+enum lk_prior lk_prior_of_scale(size_t n_points)
 {
-    return n_points && !preset ? LK_PRIOR_MEASURED_SCALE_ERROR : LK_PRIOR_SCALE_ERROR;
+    return n_points ? LK_PRIOR_MEASURED_SCALE_ERROR : LK_PRIOR_SCALE_ERROR;
 }

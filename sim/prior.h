@@ -113,7 +113,7 @@ double lk_prior_value(enum lk_prior p);
 /* Return a draw of what is at least 0: its mean over the standard normal z is `mean`. */
 double lk_prior_half_normal(double mean, double z);
 /* Return the scale error to assume on a cluster with this many measured points. */
-enum lk_prior lk_prior_of_scale(size_t n_points, bool preset);
+enum lk_prior lk_prior_of_scale(size_t n_points);
 const char *lk_prior_source(enum lk_prior p);
 
 #endif

@@ -320,6 +320,41 @@ static enum lk_status fill_compute_rows(const struct lk_run_set *set, struct lk_
     return LK_OK;
 }
 
+/* ---- Places ---- */
+
+static bool is_listed(const char *list, const char *host)
+{
+    size_t n = strlen(host);
+
+    for (const char *at = list; (at = strstr(at, host)) != NULL; at += n)
+        if ((at == list || at[-1] == ',') && (!at[n] || at[n] == ','))
+            return true;
+    return false;
+}
+
+/* Append the host of each rank, once. */
+static enum lk_status set_hosts(const struct lk_run *run, struct lk_place *p)
+{
+    for (size_t k = 0; k < run->n; k++) {
+        const char *host = run->traces[k].info.host;
+        char *longer;
+
+        if (!strcmp(host, LK_HOST_UNKNOWN) || (p->hosts && is_listed(p->hosts, host)))
+            continue;
+        LK_PASS(
+            lk_asprintf(&longer, "%s%s%s", p->hosts ? p->hosts : "", p->hosts ? "," : "", host));
+        free(p->hosts);
+        p->hosts = longer;
+    }
+    return LK_OK;
+}
+
+static enum lk_status set_place(const struct lk_run *run, struct lk_place *p)
+{
+    LK_PASS(lk_place_set_device(p, lk_run_about(run)->device));
+    return set_hosts(run, p);
+}
+
 /* ---- Runs ---- */
 
 static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
@@ -334,6 +369,7 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.first_bytes = info->first_bytes;
     out->config.cap_bytes = info->cap_bytes;
     LK_PASS(lk_strdup(&out->source, run->dir));
+    LK_PASS(set_place(run, &out->place));
     LK_PASS(lk_alloc(&out->step_s, run->n_timed, sizeof *out->step_s));
     if ((int)run->n == info->world_size) /* else some ranks' are not known */
         LK_PASS(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
@@ -485,7 +521,9 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->first_bytes = info->first_bytes;
     j->cap_bytes = info->cap_bytes;
     j->accumulation = info->accumulation;
-    j->no_sync = info->no_sync;
+    /* A step of one micro-batch is the same either way, so its option chooses nothing. */
+    j->no_sync = info->accumulation == 1 || info->no_sync;
+    LK_PASS(set_place(run, &j->place));
     LK_PASS(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
     if (facts.prefetch >= 0)
         j->prefetch_depth = facts.prefetch;

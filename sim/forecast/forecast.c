@@ -184,7 +184,7 @@ static enum lk_status conclude(const struct lk_pipeline *w)
     const struct lk_evidence_ops *ops = w->source->ops;
     const struct lk_prediction **p = NULL;
 
-    if (w->request->compare || !ops->conclude)
+    if (!ops->conclude)
         return LK_OK;
     LK_TRY(lk_alloc(&p, w->n_points, sizeof *p));
     for (size_t i = 0; i < w->n_points; i++)
