@@ -122,8 +122,8 @@ static const struct {
     {"predict " TABLE "--cluster dgx-a100 --gpus 64", "predict job.json dgx-a100 --gpus 64", 0.03},
     {"predict " TABLE "--cluster ethernet-100g-8gpu --gpus 64",
      "predict job.json ethernet-100g-8gpu --gpus 64", 0.03},
-    {"whatif " TABLE "--cluster dgx-a100 --gpus 64 --inter-bandwidth 12.5Gbit/s",
-     "whatif " TABLE "--cluster own-dgx-a100.json --gpus 64 --inter-bandwidth 12.5Gbit/s", 0},
+    {"whatif " TABLE "--cluster dgx-a100 --gpus 64 --node-bandwidth 100Gbit/s",
+     "whatif " TABLE "--cluster own-dgx-a100.json --gpus 64 --node-bandwidth 100Gbit/s", 0},
 };
 
 START_TEST(containers_agree)
@@ -145,8 +145,8 @@ START_TEST(spellings_of_one_network_overlap)
     static const char *const spellings[] = {
         "predict job.json ethernet-100g-8gpu --gpus 64",
         "predict " TABLE "--cluster ethernet-100g-8gpu --gpus 64",
-        "whatif " TABLE "--cluster dgx-a100 --gpus 64 --inter-bandwidth 12.5Gbit/s",
-        "whatif job.json dgx-a100 --gpus 64 --inter-bandwidth 12.5Gbit/s",
+        "whatif " TABLE "--cluster dgx-a100 --gpus 64 --node-bandwidth 100Gbit/s",
+        "whatif job.json dgx-a100 --gpus 64 --node-bandwidth 100Gbit/s",
     };
     enum { N = sizeof spellings / sizeof *spellings };
     double v[N][N_COLUMNS];
