@@ -11,14 +11,16 @@ const struct lk_misfit lk_misfit_none = {.own = 1, .whole = 1};
 struct lk_meeting lk_meeting_of(const struct lk_config_model *m, const struct lk_config *c)
 {
     struct lk_meeting all = {.between_nodes = c->nodes > 1};
+    double step_bytes = 0;
 
     for (size_t i = 0; i < m->step.n_colls && c->world_size > 1; i++) {
-        int times = m->colls[i].every_micro_batch ? c->accumulation : 1;
+        double bytes = (double)m->colls[i].bytes;
 
-        all.cost_s += times * m->colls[i].cost_s;
-        all.bytes += times * (double)m->colls[i].bytes;
-        all.times = times > all.times ? times : all.times;
+        all.cost_s += m->colls[i].cost_s;
+        all.bytes += bytes;
+        step_bytes += (m->colls[i].every_micro_batch ? c->accumulation : 1) * bytes;
     }
+    all.times = all.bytes > 0 ? step_bytes / all.bytes : 0;
     return all;
 }
 
@@ -26,12 +28,13 @@ struct lk_misfit_carry lk_misfit_carry(const struct lk_meeting *from, const stru
 {
     struct lk_misfit_carry carry = {0, 0};
 
+    if (!(from->times > 0))
+        return carry;
+    carry.wait = to->times / from->times;
     if (to->between_nodes == from->between_nodes && from->cost_s > 0)
-        carry.exposed = to->cost_s / from->cost_s;
-    else if (from->bytes > 0)
-        carry.exposed = to->bytes / from->bytes;
-    if (from->times > 0)
-        carry.wait = (double)to->times / from->times;
+        carry.exposed = carry.wait * to->cost_s / from->cost_s;
+    else
+        carry.exposed = carry.wait * to->bytes / from->bytes;
     return carry;
 }
 

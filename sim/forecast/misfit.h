@@ -35,8 +35,8 @@ struct lk_misfit {
 
 /* What the ranks of a configuration exchange in a step; one rank exchanges nothing. */
 struct lk_meeting {
-    double cost_s, bytes; /* of all collectives, as modelled */
-    int times;            /* micro-batches after which they meet */
+    double cost_s, bytes; /* of all collectives, each once, as modelled */
+    double times;         /* how often a step has them, by bytes: small ones hardly count */
     bool between_nodes;
 };
 struct lk_meeting lk_meeting_of(const struct lk_config_model *m, const struct lk_config *c);

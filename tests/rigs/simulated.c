@@ -141,15 +141,6 @@ static struct lk_step_parts parts_of(double step_s, const double *losses_s)
     return (struct lk_step_parts){step_s - exposed_s, exposed_s};
 }
 
-static double cost_of(const struct lk_config_model *m, int accumulation)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < m->step.n_colls; i++)
-        sum += m->colls[i].cost_s * (m->colls[i].every_micro_batch ? accumulation : 1);
-    return sum;
-}
-
 /* All that several ranks take beyond the model is communication where one rank's own work is known,
  * and unexplained where it is not: the runs have no losses. */
 static struct lk_misfit misfit_of(const struct work *w, double measured_s, double step_s,
@@ -180,7 +171,8 @@ static enum lk_status find_runs(struct lk_predictor *p, const struct lk_config *
     enum lk_status st = LK_OK;
     struct lk_config alone = *at;
     struct lk_step_model step;
-    double mean, losses_s[LK_LOSS_COUNT], from_s;
+    double mean, losses_s[LK_LOSS_COUNT];
+    struct lk_meeting from, to;
     size_t n;
 
     w->own_s = 1;
@@ -199,8 +191,9 @@ static enum lk_status find_runs(struct lk_predictor *p, const struct lk_config *
         LK_TRY(model_mean(p, &step, &mean, losses_s));
         w->misfit =
             misfit_of(w, lk_runs_mean(&p->basis.runs, &w->anchor.config, &n), mean, losses_s);
-        from_s = cost_of(&w->anchor.model, w->anchor.config.accumulation);
-        w->carry.exposed = from_s > 0 ? cost_of(&w->model, at->accumulation) / from_s : 0;
+        from = lk_meeting_of(&w->anchor.model, &w->anchor.config);
+        to = lk_meeting_of(&w->model, at);
+        w->carry = lk_misfit_carry(&from, &to);
     } else {
         w->anchor.n_runs = 0;
     }
