@@ -101,7 +101,7 @@ static enum lk_status predict(struct item *item, struct lk_job *job,
                               enum known k)
 {
     enum lk_status st = LK_OK;
-    struct lk_throughput_model m = {job, k == READY, cluster};
+    struct lk_throughput_model m = {.job = job, .timed = k == READY, .cluster = cluster};
     const struct lk_axis_value ranks = {.count = item->run.ranks},
                                accumulation = {.count = item->run.accumulation},
                                cap = {.count = (int64_t)item->run.cap_bytes};

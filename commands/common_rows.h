@@ -125,11 +125,17 @@ struct throughput_options {
     /* The table's path (CSV), the job's count of parameters, e.g. "124M", and the path of the
      * job's list of tensors (CSV). */
     const char *file, *parameters, *gradients;
+    const char *measured_on; /* a cluster, "here" or "elsewhere": where runs or rows were measured */
     int dtype;             /* enum lk_dtype of the gradients, if no input gives it */
     int64_t gpus_per_node; /* in the forecast; 0: found from the table or the cluster */
 };
 extern const char *const dtype_choices[]; /* NULL-ended */
 
+/* Of the runs of a job, and of the rows of a table. */
+#define MEASURED_ON_OPTION                                                                         \
+    "measured-on", table.measured_on, TEXT, .role = LK_ROLE_CLUSTER,                               \
+        .help = "cluster on which the runs or the table's rows were measured, here or elsewhere; " \
+                "default: what they say, else here, on the cluster that is asked for"
 #define THROUGHPUT_ROWS(OPTION)                                                                    \
     OPTION("throughput", table.file, FILE, .role = LK_ROLE_INPUT, .group = "from throughputs",                            \
         .help = "forecast from this table (CSV: gpus, throughput; optional nodes, local_batch, "   \

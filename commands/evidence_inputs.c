@@ -7,6 +7,7 @@
 #include "facts/gradients.h"
 
 #include <math.h>
+#include <string.h>
 
 const char *const dtype_choices[] = {LK_DTYPE_LIST(LK_WORD_NAME) NULL};
 
@@ -17,6 +18,7 @@ void evidence_fini(struct evidence_inputs *in)
     lk_throughput_fini(&in->table);
     lk_job_fini(&in->job);
     lk_cluster_fini(&in->cluster);
+    lk_cluster_fini(&in->measured_on);
 }
 
 /* Return true if a job file's ready times were measured: they differ from the even default. */
@@ -68,13 +70,64 @@ static enum lk_status find_model(const struct throughput_options *o, const char 
     return LK_OK;
 }
 
+static bool is_place_word(const char *word)
+{
+    return !strcmp(word, LK_PLACE_HERE_WORD) || !strcmp(word, LK_PLACE_ELSEWHERE_WORD);
+}
+
+/* Find the cluster that the table's rows were measured on, by the option, else by the table. */
+static enum lk_status find_place(const char *option, struct evidence_inputs *in)
+{
+    const char *word = option ? option : in->table.measured_on;
+
+    if (!word || !in->request.model)
+        return option ? lk_fail(LK_EUSAGE, "--measured-on: the table alone is of its own machine; "
+                                           "give what the job is and its cluster, too")
+                      : LK_OK;
+    if (!strcmp(word, LK_PLACE_ELSEWHERE_WORD))
+        return lk_fail(LK_EUSAGE,
+                       "rows measured elsewhere tell nothing of %s by themselves: "
+                       "--measured-on names their cluster, a file or a preset",
+                       in->cluster.name);
+    if (strcmp(word, LK_PLACE_HERE_WORD) != 0 && strcmp(word, in->cluster.name) != 0) {
+        LK_PASS(lk_fail_context(find_cluster(word, &in->measured_on), "%s: measured on",
+                                option ? "--measured-on" : in->table.name));
+        if (strcmp(in->measured_on.name, in->cluster.name) != 0)
+            in->model.measured_on = &in->measured_on;
+    }
+    in->model.is_said = !in->model.measured_on;
+    return LK_OK;
+}
+
 enum lk_status evidence_open_table(const struct throughput_options *o, const char *cluster,
                                    const char *const *operands, int n, struct evidence_inputs *in)
 {
     in->request.gpus_per_node = (int)o->gpus_per_node;
     LK_PASS(find_model(o, cluster, operands, n, in));
     LK_PASS(lk_throughput_read(o->file, &in->table));
+    LK_PASS(find_place(o->measured_on, in));
     return lk_throughput_evidence(&in->table, &in->request, &in->source);
+}
+
+/* Set the place that --measured-on says of a job and its runs, in place of what they say. */
+static enum lk_status say_place(const char *word, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cluster c = {0};
+    bool is_word = word && is_place_word(word);
+
+    if (word && !is_word)
+        LK_TRY(lk_fail_context(find_cluster(word, &c), "--measured-on"));
+    for (size_t i = 0; word && i <= j->n_runs; i++) {
+        struct lk_place *p = i < j->n_runs ? &j->runs[i].place : &j->place;
+
+        LK_TRY(lk_place_say(p, is_word ? word : c.name));
+        if (!p->device && !is_word)
+            LK_TRY(lk_place_set_device(p, c.gpu));
+    }
+out:
+    lk_cluster_fini(&c);
+    return st;
 }
 
 static int most_gpus(const struct lk_forecast_request *q)
@@ -91,6 +144,7 @@ enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *
 {
     LK_PASS(find_job_of_runs(jobs, n, &in->job));
     LK_PASS(find_cluster(cluster, &in->cluster));
+    LK_PASS(say_place(facts->measured_on, &in->job));
     if (facts->gpus_per_node)
         in->cluster.gpus_per_node = (int)facts->gpus_per_node;
     if (facts->overlap_slowdown > 0)

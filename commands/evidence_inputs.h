@@ -16,6 +16,7 @@
 struct evidence_inputs {
     struct lk_job job;
     struct lk_cluster cluster;
+    struct lk_cluster measured_on; /* another one, where the table's rows were measured */
     struct lk_throughput_table table;
     struct lk_throughput_model model;     /* the table's job and cluster */
     struct lk_throughput_request request; /* its grid also sets how the source predicts */
@@ -24,6 +25,7 @@ struct evidence_inputs {
 /* What a user says of the machine; a member that is zero says nothing. */
 struct machine_facts {
     int64_t gpus_per_node;
+    const char *measured_on;             /* where the runs were: a cluster, or a word for a place */
     double overlap_slowdown;             /* compute takes as many times as long under collectives */
     const char *slow_ranks, *slow_links; /* lists, as known_slow_add has them */
 };

@@ -7,6 +7,7 @@
 #include "commands/import_impl.h"
 #include "commands/inputs.h"
 #include "facts/bounds.h"
+#include "facts/place.h"
 #include "facts/preset.h"
 #include "profiler/import/bench_log.h"
 #include "profiler/import/format.h"
@@ -236,26 +237,6 @@ static enum lk_status set_text(char **to, const char *option, const char *log, c
     return LK_OK;
 }
 
-/* Return the model in a device's name, "A100" of "NVIDIA A100-SXM4-40GB"; *len is 0 without one. */
-static const char *model_in(const char *name, size_t *len)
-{
-    static const char *const others[] = {"SXM", "HBM", "NVL"}; /* forms of it, with a digit each */
-
-    for (const char *p = name; *p; p += *len) {
-        bool other = false;
-
-        p += strspn(p, " -_/()");
-        *len = strcspn(p, " -_/()");
-        for (size_t i = 0; i < LK_COUNT(others); i++)
-            other |= !strncasecmp(p, others[i], strlen(others[i]));
-        other |= *len > 2 && !strncasecmp(p + *len - 2, "GB", 2);
-        if (!other && strcspn(p, "0123456789") < *len)
-            return p;
-    }
-    *len = 0;
-    return name;
-}
-
 /*
  * Return the bytes of memory in a device's name, "NVIDIA A100-SXM4-40GB"; 0 without. The number in
  * a GH200's name is the memory of its host.
@@ -281,11 +262,9 @@ static enum lk_status follow_device(const char *base_gpu, struct lk_cluster *c)
 {
     static const double SAME = 0.05; /* names round */
     struct lk_quantity *memory = &c->device.memory_bytes;
-    size_t n_own, n_base;
-    const char *own = model_in(c->gpu, &n_own), *base = model_in(base_gpu, &n_base);
     double bytes = memory_in(c->gpu);
 
-    if (n_own && n_base && (n_own != n_base || strncasecmp(own, base, n_own) != 0))
+    if (lk_device_same(c->gpu, base_gpu) < 0)
         lk_log(LK_LOG_MAIN, LK_WARN,
                "the points are of '%s', the base is of '%s': its links, compute capability, rates "
                "and prices are kept, and may be wrong",

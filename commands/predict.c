@@ -44,6 +44,7 @@ static const struct lk_option rows[] = {
     LK_AXIS_RUN_LIST(AXIS_ROW)
     OPTION(GLOBAL_BATCH_OPTION),
     OPTION(CLUSTER_OPTION),
+    OPTION(MEASURED_ON_OPTION),
     OPTION("slow-rank", slow_rank, TEXT, .word = LK_AXIS_WORD_PLACE,
            .help = "3:1.25,...: rank 3 computes 1.25 times as long as the others, as it did in the measured runs"),
     OPTION("slow-link", slow_link, TEXT, .word = LK_AXIS_WORD_PLACE,
@@ -195,6 +196,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     struct axis_lists lists = {0};
     struct evidence_inputs in = {0};
     const struct machine_facts facts = {.gpus_per_node = o->table.gpus_per_node,
+                                        .measured_on = o->table.measured_on,
                                         .overlap_slowdown = o->overlap_slowdown,
                                         .slow_ranks = o->slow_rank,
                                         .slow_links = o->slow_link};

@@ -102,7 +102,8 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                          .level = o->level,
                          .draws = (int)o->draws,
                          .seed = (uint64_t)o->seed}};
-    const struct machine_facts facts = {.gpus_per_node = o->table.gpus_per_node};
+    const struct machine_facts facts = {.gpus_per_node = o->table.gpus_per_node,
+                                        .measured_on = LK_PLACE_HERE_WORD};
     struct lk_backtests tests = {0};
     struct lk_table *table = NULL;
 

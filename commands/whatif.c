@@ -45,6 +45,7 @@ static const struct lk_option rows[] = {
     OPTION(CLUSTER_OPTION),
     DRAW_ROWS(OPTION),
     OPTION(ANYWAY_OPTION),
+    OPTION(MEASURED_ON_OPTION),
     THROUGHPUT_ROWS(OPTION),
     PLAN_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
@@ -143,9 +144,10 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
     LK_TRY(axis_lists_read(o->axes, &lists));
     make_request(o, &lists, &in.request.grid);
-    LK_TRY(o->table.file
-               ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
-               : evidence_open_job(operands, 1, operands[1], &(struct machine_facts){0}, &in));
+    LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
+                         : evidence_open_job(
+                               operands, 1, operands[1],
+                               &(struct machine_facts){.measured_on = o->table.measured_on}, &in));
     lk_progress_begin(0, 1, "forecasting the grid");
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, &c));
     LK_TRY(forecast_write(&f, o->out, o->csv));

@@ -328,7 +328,8 @@ static const struct lk_member cluster_rows[] = {
         .without = "none"),
     ROW(name, "name", TEXT, REQUIRED, .help = "name of the cluster"),
     ROW(preset, "preset", BOOL, REQUIRED,
-        .help = "numbers from datasheets: forecasts are graded \"preset\""),
+        .help = "a file of datasheet numbers; what a number is worth its own `n` says: samples, or "
+                "0 of a datasheet"),
     ROW(nodes, "nodes", INT, REQUIRED, .max = LK_RANKS_MAX,
         .help = "nodes that exist; 0: as many as asked for"),
     ROW(gpus_per_node, "gpus_per_node", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX,

@@ -142,7 +142,8 @@ struct lk_cluster_slow {
 struct lk_cluster {
     char *base; /* NULL; while reading, the file or preset that the file inherits from */
     char *name;
-    bool preset;         /* numbers from datasheets: forecasts are graded "preset" */
+    bool preset; /* one of clusters/; nothing is computed from it: each number says what it is from
+                  */
     bool network_stated; /* in no file: the user said what the network's rate is */
     int nodes;           /* nodes that exist; 0: as many as asked for */
     int gpus_per_node;

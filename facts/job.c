@@ -282,6 +282,8 @@ static enum lk_status check_run(struct lk_json *v, void *base)
 #define ROW(field, key, ...) LK_MEMBER(struct lk_job_run, field, key, __VA_ARGS__)
 static const struct lk_member run_rows[] = {
     ROW(source, "source", TEXT, REQUIRED, .help = "directory or file that it is from"),
+    ROW(place, "place", OBJECT, OPTIONAL, .of = &lk_place_record, .help = "where it ran",
+        .without = "the job's"),
     ROW(config.world_size, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
     ROW(config.nodes, "nodes", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX,
         .help = "nodes, at most as many as GPUs"),
@@ -398,6 +400,9 @@ static const struct lk_member job_rows[] = {
     ROW(name, "name", TEXT, REQUIRED, .help = "the model"),
     ROW(sample_unit, "sample_unit", TEXT, OPTIONAL, .absent_text = "sample",
         .help = "what a sample is: image, token, ..."),
+    ROW(place, "place", OBJECT, OPTIONAL, .of = &lk_place_record,
+        .help = "where the compute was measured, and the runs that do not say it",
+        .without = "not known"),
     ROW(ddp_rule, "ddp_rule", WORD, OPTIONAL, .words = &lk_ddp_rule_words, .absent = LK_DDP_TORCH_2,
         .help = "whose bucketing ([DDP](ddp.md))"),
     ROW(first_bytes, "first_bucket_bytes", UINT, OPTIONAL, .range = LK_RANGE_ABOVE_0,
@@ -468,6 +473,11 @@ const struct lk_record lk_job_record = {.size = sizeof(struct lk_job),
                                         .schema = LK_JOB_SCHEMA,
                                         .version = LK_JOB_VERSION,
                                         .check = check_job};
+
+const struct lk_place *lk_job_run_place(const struct lk_job *j, const struct lk_job_run *r)
+{
+    return lk_place_known(&r->place) ? &r->place : &j->place;
+}
 
 /* ---- Sums and buckets ---- */
 

@@ -16,6 +16,7 @@
 #include "facts/coll.h"
 #include "facts/config.h"
 #include "facts/loss.h"
+#include "facts/place.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -104,7 +105,8 @@ struct lk_job_compute {
 /* A measured run with all its steps. Forecasts of its configuration use it as evidence "measured";
  * back-tests compare with it, and its steps are resampled. */
 struct lk_job_run {
-    char *source; /* directory or file */
+    char *source;          /* directory or file */
+    struct lk_place place; /* where; nothing known: the job's */
     struct lk_config config;
     int no_sync;    /* while reading, the key that older files have for config.reduce */
     double *step_s; /* steady-state steps, warm-up left out; mean over ranks; in order */
@@ -122,8 +124,9 @@ struct lk_job_run {
  * host gap.
  */
 struct lk_job {
-    char *name;        /* the model */
-    char *sample_unit; /* what a sample is */
+    char *name;            /* the model */
+    char *sample_unit;     /* what a sample is */
+    struct lk_place place; /* where its compute was measured, and the runs that do not say it */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits in the runs */
     int accumulation;                /* micro-batches a step in the runs; default of forecasts */
@@ -162,6 +165,9 @@ struct lk_job {
 
 /* Reading checks the meaning too: sizes are above 0, batches unique and sorted. */
 LK_RECORD_FILE(lk_job);
+
+/* Return where a run of the job was measured. */
+const struct lk_place *lk_job_run_place(const struct lk_job *j, const struct lk_job_run *r);
 
 extern const struct lk_words lk_job_optimizer_words, lk_job_recompute_words;
 /* Return the compute row's local batch that most runs have, the smaller one of a tie; without runs,

@@ -36,7 +36,7 @@ double lk_prior_within(double value, double z)
     return value * exp(log(rows[LK_PRIOR_LAUNCH_RANGE].value) / Z90 * z);
 }
 
-enum lk_prior lk_prior_of_scale(size_t n_points, bool preset)
+enum lk_prior lk_prior_of_scale(size_t n_points)
 {
-    return n_points && !preset ? LK_PRIOR_MEASURED_SCALE_ERROR : LK_PRIOR_SCALE_ERROR;
+    return n_points ? LK_PRIOR_MEASURED_SCALE_ERROR : LK_PRIOR_SCALE_ERROR;
 }

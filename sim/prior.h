@@ -127,7 +127,7 @@ double lk_prior_half_normal(double mean, double z);
 /* Return a draw of what is known to LK_PRIOR_LAUNCH_RANGE, by a standard normal number. */
 double lk_prior_within(double value, double z);
 /* Return the scale error to assume on a cluster with this many measured points. */
-enum lk_prior lk_prior_of_scale(size_t n_points, bool preset);
+enum lk_prior lk_prior_of_scale(size_t n_points);
 const char *lk_prior_source(enum lk_prior p);
 
 #endif

@@ -6,6 +6,7 @@
 #include "facts/run_facts.h"
 #include "profiler/analysis/analysis.h"
 #include "profiler/analysis/job_collectives.h"
+#include "profiler/analysis/job_place.h"
 #include "profiler/analysis/job_stats.h"
 
 #include <math.h>
@@ -334,6 +335,7 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.first_bytes = info->first_bytes;
     out->config.cap_bytes = info->cap_bytes;
     LK_PASS(lk_strdup(&out->source, run->dir));
+    LK_PASS(lk_job_place(run, &out->place));
     LK_PASS(lk_alloc(&out->step_s, run->n_timed, sizeof *out->step_s));
     if ((int)run->n == info->world_size) /* else some ranks' are not known */
         LK_PASS(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
@@ -523,7 +525,9 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->first_bytes = info->first_bytes;
     j->cap_bytes = info->cap_bytes;
     j->accumulation = info->accumulation;
-    j->reduce = info->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
+    /* A step of one micro-batch is the same either way, so its option chooses nothing. */
+    j->reduce = info->accumulation == 1 || info->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
+    LK_PASS(lk_job_place(run, &j->place));
     LK_PASS(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
     if (facts.prefetch >= 0)
         j->prefetch_depth = facts.prefetch;

@@ -24,6 +24,10 @@
  *   (profiler/analysis/job_collectives.h).
  * - runs: every run given, with its step times, each rank's mean compute, and where its steps went
  *   (profiler/analysis/analysis.h, against the run's natural reference among them).
+ * - place: the device and the hosts that the traces name, of every run; the job's are those of its
+ *   compute.
+ * - no_sync: of runs of several micro-batches; one micro-batch is the same either way, and the file
+ *   then has true, which forecasts name as assumed.
  * - optimizer, master_weights, gradient_as_bucket_view: from the options of `lockstep run` in the
  *   trace; traces of other programs leave them unknown.
  * - noise_scale: from the counters "local gradient norm" and "gradient norm" of the runs with most

@@ -26,7 +26,6 @@ struct level {
     struct lk_coll_sets sets;
     struct lk_coll_model *model;
     struct lk_coll_sets rescaled; /* to other rank counts: forecasts ask for the same ones again */
-    bool preset;
 };
 
 struct lk_cost_model {
@@ -43,7 +42,6 @@ static enum lk_status level_init(struct level *l, const struct lk_cluster *c, st
     struct lk_coll_shifts by = {0};
     double shift = 0;
 
-    l->preset = c->preset;
     if (draw) {
         shift = lk_rng_normal(draw);
         by.time = lk_rng_normal(draw);
@@ -70,7 +68,7 @@ static void grade(const struct level *l, struct lk_coll_key at, double bytes, st
 {
     double bound_s = lk_coll_model_bound_s(l->model, at, bytes, true);
 
-    c->evidence = l->preset && evidence < LK_EVIDENCE_PRESET ? LK_EVIDENCE_PRESET : evidence;
+    c->evidence = evidence;
     c->lo = fmax(c->seconds * exp(-LK_Z90 * sd), fmin(c->seconds, bound_s));
     c->hi = c->seconds * exp(LK_Z90 * sd);
 }

@@ -145,14 +145,20 @@ int lk_slow_link_measured_nodes(const struct lk_cluster *c, int nodes)
     return best;
 }
 
-/* ---- A preset's network ---- */
+/* ---- An assumed network ---- */
 
 static const double ACHIEVED_SD =
     0.25; /* of ln(rate achieved / rate of the datasheet), half-normal */
 
 bool lk_link_network_assumed(const struct lk_cluster *c)
 {
-    return c->preset && !c->network_stated;
+    bool measured = c->inter.bandwidth_Bps.n > 0 || c->network_stated;
+
+    for (size_t i = 0; i < c->n_points; i++)
+        measured |= c->points[i].nodes > 1;
+    for (size_t i = 0; i < c->n_fits; i++)
+        measured |= c->fits[i].link == LK_LINK_INTER && c->fits[i].bandwidth_Bps.n > 0;
+    return !measured;
 }
 
 double lk_link_network_draw(const struct lk_cluster *c, double nics_z, double achieved_z)

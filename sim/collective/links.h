@@ -46,11 +46,12 @@ double lk_slow_link_largest(const struct lk_cluster *c, int nodes, bool then);
  * cluster has no such points. */
 int lk_slow_link_measured_nodes(const struct lk_cluster *c, int nodes);
 
-/* Return true if the network between nodes is a preset's, and nobody stated its rate. */
+/* Return true if the rate between nodes is a datasheet's: no point or fit was measured over that
+ * network, the rate itself was not, and whoever asks did not state it. */
 bool lk_link_network_assumed(const struct lk_cluster *c);
 /*
  * Draw the rate between nodes over the cluster's, by two standard normal numbers: 1 unless the
- * network is assumed. A preset has the usual machine of its name, and the user's may have fewer
+ * network is assumed. A datasheet has the usual machine of its name, and the user's may have fewer
  * cards: rented 8-GPU machines have 1 to 8. That all are there with 1/2, and the sd of what they
  * achieve, are assumed.
  */

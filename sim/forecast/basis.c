@@ -21,10 +21,12 @@ double lk_basis_scale_error(const struct lk_basis *b, const struct lk_config *at
                             int anchor_world_size)
 {
     double scale = isnan(b->options.scale_error)
-                       ? lk_prior_value(lk_prior_of_scale(b->cluster->n_points, b->cluster->preset))
+                       ? lk_prior_value(lk_prior_of_scale(b->cluster->n_points))
                        : b->options.scale_error;
 
-    return scale * log2((double)at->world_size / (anchor_world_size ? anchor_world_size : 1));
+    if (at->world_size == 1)
+        return 0; /* one rank waits for none */
+    return scale * fabs(log2((double)at->world_size / (anchor_world_size ? anchor_world_size : 1)));
 }
 
 double lk_basis_alone_s(const struct lk_step_model *m, int accumulation)
@@ -105,18 +107,20 @@ void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
     static const char scheme[] = "extrapolated to";
     struct lk_runs_extrapolation runs = lk_runs_extrapolation(&b->runs, at);
     double world_size = (double)at->world_size / (anchor_world_size ? anchor_world_size : 1);
-    bool preset = b->cluster->preset && at->world_size > 1;
     bool beyond = world_size > 1 || m->batch_extrapolation > 1;
     const char *joint = ",";
 
-    *out = preset ? LK_EVIDENCE_PRESET : m->evidence;
-    snprintf(text, EVIDENCE_TEXT_BYTES, "%s",
-             preset ? lk_evidence_name(LK_EVIDENCE_PRESET) : m->evidence_text);
-    if (preset) {
+    *out = m->evidence;
+    snprintf(text, EVIDENCE_TEXT_BYTES, "%s", m->evidence_text);
+    if (b->other_device) {
+        *out = LK_EVIDENCE_NONE;
+        snprintf(text, EVIDENCE_TEXT_BYTES, "none: compute of another GPU");
+        return;
+    }
+    if (m->evidence == LK_EVIDENCE_PRESET) {
         joint = "; extrapolated";
-        world_size = 1; /* the preset's own */
-    } else if (m->evidence > LK_EVIDENCE_EXTRAPOLATED ||
-               (!beyond && runs.accumulation <= 1 && runs.cap <= 1)) {
+        world_size = 1; /* the datasheet's own */
+    } else if (!beyond && runs.accumulation <= 1 && runs.cap <= 1) {
         return;
     } else {
         *out = LK_EVIDENCE_EXTRAPOLATED;
@@ -149,6 +153,7 @@ enum lk_status lk_basis_init(struct lk_basis *out, const struct lk_job *job,
         return lk_fail(LK_EUSAGE, "predictor: %d draws at level %g", options->draws,
                        options->level);
     b.runs = lk_runs_of(job, cluster);
+    b.other_device = lk_device_same(job->place.device, cluster->gpu) < 0;
     LK_TRY(lk_known_stragglers_init(&b.slow, job, cluster));
     LK_TRY(lk_alloc(&b.draws, (size_t)options->draws, sizeof *b.draws));
     LK_TRY(lk_alpha_beta_fit_missing(cluster, &fitted, &own_fits));

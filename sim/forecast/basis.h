@@ -16,6 +16,7 @@
 #include "sim/step/known_stragglers.h"
 #include "sim/step/measured_runs.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,6 +33,7 @@ struct lk_basis {
     const struct lk_cluster *cluster;
     struct lk_predictor_options options;
     struct lk_runs runs;
+    bool other_device; /* the job's compute was measured on another GPU than the cluster's */
     struct lk_bucket_cost bucket; /* set by the predictor: by runs of several caps, else assumed */
     struct lk_known_stragglers slow; /* of the runs and the cluster file, fitted once */
     struct lk_cost_model *cost;      /* the estimates */

@@ -269,7 +269,7 @@ static enum lk_status conclude(const struct lk_pipeline *w)
 
     for (size_t i = 0; i < w->n_points; i++)
         numbers |= !w->all.v[w->points[i].item].hidden;
-    if (w->request->compare || !ops->conclude || !numbers)
+    if (!ops->conclude || !numbers)
         return LK_OK;
     LK_TRY(lk_alloc(&p, w->n_points, sizeof *p));
     for (size_t i = 0; i < w->n_points; i++)

@@ -24,9 +24,9 @@
 #include "sim/forecast/basis.h"
 #include "sim/forecast/bound.h"
 #include "sim/forecast/grid_parts.h"
+#include "sim/forecast/misfit.h"
 #include "sim/prior.h"
 #include "sim/step/bucket_cost.h"
-#include "sim/step/closed_form.h"
 #include "sim/step/straggler_max.h"
 
 #include <math.h>
@@ -34,32 +34,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    FACTORS = 5,
-    STEPS = 2,         /* nothing is random, and a steady state is reached in the warm-up */
-    STEPS_LOADER = 10, /* a loader's queue takes so many to settle */
-};
-
-/* Factors on the collectives' cost; between them the step is nearly straight, beyond them it is
- * taken as straight. */
-static const double factors[FACTORS] = {0.5, 0.8, 1, 1.25, 2};
-
 static const double FASTEST = 0.05;  /* as in sim/step/step.c */
 static const double LOW_END = 1.645; /* of a 90 % interval, in sd */
 
 /*
- * A configuration that was run, and its measured over its modelled step. What runs of one rank are
- * off by is a rank's own work, and says nothing of communication; what others are off by beyond
- * that is of the whole step, as nothing tells which part it belongs to.
+ * A configuration that was run, and what its steps take beyond the model. What runs of one rank are
+ * off by is a rank's own work, and says nothing of communication; others tell more
+ * (sim/forecast/misfit.h).
  */
 struct anchor {
     struct lk_config config;
     enum lk_status status;
-    double factor, *factors; /* of the estimate; of each draw */
+    double factor, *factors;           /* of one rank: measured over modelled step; of each draw */
+    struct lk_misfit misfit, *misfits; /* of several ranks: of the estimate; of each draw */
+    struct lk_meeting meeting;
 };
 
 struct lk_grid_model {
     const struct lk_basis *basis; /* borrowed */
+    struct lk_grid_model *as_is;  /* whose runs count here too; borrowed, NULL: its own */
     size_t n_draws;
     struct lk_draw *draws;
     double *fresh; /* for each draw, the new run's step over the mean of all runs */
@@ -69,185 +62,12 @@ struct lk_grid_model {
     struct lk_grid_parts parts;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
-    struct lk_step_coll *colls; /* scratch */
-    size_t colls_capacity;
 };
 
 /* ---- One configuration ---- */
 
-struct point_model {
-    const struct lk_grid_shape *shape;
-    const struct lk_grid_compute *compute;
-    const struct lk_grid_straggler *straggler;
-    struct lk_step_model step;             /* one rank, the slowest */
-    double slowest;                        /* its compute over a rank's mean */
-    double step_at_cost[FACTORS], fixed_s; /* the step at each factor; optimizer and gap */
-    double charged_s;                      /* of its compute: by buckets beyond the job's own */
-    double gamma_s, delta_s, per_bucket_s; /* by how much more of each lengthens it */
-    double per_tensor_s, per_start_s;      /* the same */
-    /* A rank's own work over the model's, by runs of one rank, and of each draw; NULL: no run
-     * tells, and it is as well known as the compute. */
-    double work_ratio;
-    const double *work_ratio_draws;
-    /* What a step takes once, as a share of a micro-batch, and how its own work follows it. */
-    double fixed_sd, per_fixed;
-    double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
-};
-
-static void set_step(struct point_model *point, const struct lk_config *c)
-{
-    const struct lk_step_model *of_batch = &point->compute->model.step;
-
-    point->step = point->shape->model.step;
-    point->step.ranks = point->step.nodes = 1;
-    point->step.accumulation = c->accumulation;
-    point->step.forward_s =
-        of_batch->forward_s * point->slowest * point->shape->model.async_slowdown;
-    point->step.backward_s =
-        of_batch->backward_s * point->slowest * point->shape->model.async_slowdown;
-    point->step.optimizer_s = of_batch->optimizer_s / lk_config_sharers(c);
-    point->step.gap_s = of_batch->gap_s;
-    point->step.input_s = of_batch->input_s;
-    point->step.load_s = of_batch->load_s;
-    point->step.prefetch_depth = of_batch->prefetch_depth;
-    point->step.law = (struct lk_straggler_law){0};
-    point->step.rank_slowness = point->step.node_slowness = point->step.node_link = NULL;
-    point->fixed_s = point->step.optimizer_s * (1 + point->step.kappa) + point->step.gap_s;
-}
-
-/* Turn the slowest rank's losses into those of the mean rank, which waits for it. */
-static void set_losses(struct point_model *point, const struct lk_config *c,
-                       const struct lk_sim_result *r)
-{
-    const struct lk_step_model *s = &point->compute->model.step;
-    double compute_s = c->accumulation * (s->forward_s + s->backward_s);
-    double slow_s = compute_s * (point->slowest - 1);
-    double own_s = compute_s * point->straggler->slowest.average;
-
-    memcpy(point->losses_s, r->losses_s, sizeof point->losses_s);
-    point->losses_s[LK_LOSS_IDEAL] -= slow_s + point->charged_s;
-    point->losses_s[LK_LOSS_OVERLAP] += point->charged_s;
-    point->losses_s[LK_LOSS_SLOW_RANK] += own_s;
-    point->losses_s[LK_LOSS_STRAGGLER] += slow_s - own_s;
-}
-
-/* Return the step with the collectives' cost times f. */
-static double at_factor(const struct point_model *point, double f)
-{
-    int i = 1;
-
-    while (i + 1 < FACTORS && f > factors[i])
-        i++;
-    return point->step_at_cost[i - 1] + (point->step_at_cost[i] - point->step_at_cost[i - 1]) *
-                                            (f - factors[i - 1]) / (factors[i] - factors[i - 1]);
-}
-
-/* Return true if ranks wait for each other in a step's last micro-batch alone, for all of it. */
-static bool meets_once(const struct lk_step_model *m)
-{
-    for (size_t i = 0; i < m->n_colls; i++)
-        if (m->colls[i].every_micro_batch)
-            return false;
-    return true;
-}
-
-/* Charge the compute of a step, which is that of the job's own buckets, for its launches. */
-static double charge(struct lk_grid_model *m, const struct lk_grid_shape *shape,
-                     const struct lk_bucket_cost *cost, struct lk_step_model *step)
-{
-    return lk_bucket_cost_charge(step, shape->model.volume.steps, m->colls,
-                                 shape->model.own_buckets, cost);
-}
-
-/* Set by how much more gamma, delta, the time of a start, and the cost of a launch and of a tensor
- * lengthen the step: over one more tenth of the first two, 20 us more of the others. bare: the step
- * before it was charged for launches. */
-static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_request *q,
-                                 const struct lk_step_model *bare, struct point_model *point)
-{
-    enum { GAMMA, DELTA, START, LAUNCH, TENSOR, SLOPES };
-    static const double more[SLOPES] = {0.1, 0.1, 20e-6, 20e-6, 20e-6};
-    const struct lk_step_model as_is = point->step;
-    const struct lk_grid_shape *shape = point->shape;
-    const struct lk_volume *v = &shape->model.volume;
-    double *slopes[SLOPES] = {&point->gamma_s, &point->delta_s, &point->per_start_s,
-                              &point->per_bucket_s, &point->per_tensor_s};
-    bool others = lk_bucket_count(v->steps, v->n) != shape->model.own_buckets;
-    const bool varies[SLOPES] = {shape->overlap_drawn, shape->overlap_drawn, shape->start_drawn,
-                                 others || v->tensors, v->tensors > 0};
-
-    for (int i = 0; i < SLOPES && v->n; i++) {
-        struct lk_bucket_cost cost = m->basis->bucket;
-        struct lk_sim_result r;
-
-        if (!varies[i])
-            continue;
-        for (size_t k = 0; k < v->n; k++)
-            m->colls[k].cost_s =
-                shape->model.colls[k].cost_s +
-                (i == START && v->colls[k].ranks > 1 ? more[i] / v->colls[k].period : 0);
-        point->step.gamma_wire += i == GAMMA ? more[i] : 0;
-        point->step.delta += i == DELTA ? more[i] : 0;
-        cost.s += i == LAUNCH ? more[i] : 0;
-        cost.tensor_s += i == TENSOR ? more[i] : 0;
-        if (i == LAUNCH || i == TENSOR) {
-            point->step = *bare;
-            charge(m, shape, &cost, &point->step);
-        }
-        LK_PASS(lk_closed_form_run(&point->step, q, &r));
-        *slopes[i] = (r.mean_s - at_factor(point, 1)) / more[i];
-        lk_sim_result_fini(&r);
-        point->step = as_is;
-    }
-    point->gamma_s = fmax(0, point->gamma_s);
-    point->delta_s = fmax(0, point->delta_s);
-    return LK_OK;
-}
-
-static enum lk_status point_model_init(struct lk_grid_model *m, const struct lk_config *c,
-                                       struct point_model *point)
-{
-    struct lk_sim_request q = {.seed = 1};
-    struct lk_step_model bare;
-    const struct lk_step_model *of;
-    size_t shape, compute, straggler, n;
-
-    LK_PASS(lk_grid_shape_of(&m->parts, c, &shape));
-    LK_PASS(lk_grid_compute_of(&m->parts, c->local_batch, &compute));
-    of = &m->parts.shapes[shape].model.step;
-    LK_PASS(lk_grid_straggler_of(&m->parts, of, meets_once(of) ? c->accumulation : 1, &straggler));
-    *point = (struct point_model){.work_ratio = 1,
-                                  .shape = &m->parts.shapes[shape],
-                                  .compute = &m->parts.computes[compute],
-                                  .straggler = &m->parts.stragglers[straggler]};
-    point->slowest = fmax(FASTEST, 1 + point->straggler->slowest.mean);
-    set_step(point, c);
-    n = point->step.n_colls;
-    LK_PASS(lk_array_grow(&m->colls, &m->colls_capacity, n, sizeof *m->colls));
-    point->step.colls = m->colls;
-    if (n)
-        memcpy(m->colls, point->shape->model.colls, n * sizeof *m->colls);
-    bare = point->step;
-    point->charged_s = charge(m, point->shape, &m->basis->bucket, &point->step);
-    q.steps = point->step.load_s > 0 ? STEPS_LOADER : STEPS;
-    for (int i = 0; i < FACTORS; i++) {
-        struct lk_sim_result r;
-
-        for (size_t k = 0; k < n; k++)
-            m->colls[k].cost_s = point->shape->model.colls[k].cost_s * factors[i];
-        LK_PASS(lk_closed_form_run(&point->step, &q, &r));
-        point->step_at_cost[i] = r.mean_s;
-        if (factors[i] == 1)
-            set_losses(point, c, &r);
-        lk_sim_result_fini(&r);
-    }
-    LK_PASS(set_slopes(m, &q, &bare, point));
-    point->losses_s[LK_LOSS_WIRE] += at_factor(point, point->shape->link) - at_factor(point, 1);
-    return LK_OK;
-}
-
 /* Return what the overlap's slowdown and the launches' cost in a draw add to the estimate's. */
-static double overlap_of(const struct lk_grid_model *m, const struct point_model *point, size_t i)
+static double overlap_of(const struct lk_grid_model *m, const struct lk_grid_point *point, size_t i)
 {
     return point->gamma_s * point->shape->gamma[i] + point->delta_s * point->shape->delta[i] +
            point->per_bucket_s *
@@ -258,62 +78,116 @@ static double overlap_of(const struct lk_grid_model *m, const struct point_model
 }
 
 /* Return the estimate of the step, the slowest link's cost in it, without runs of several ranks. */
-static double estimate_of(const struct point_model *point)
+static double estimate_of(const struct lk_grid_point *point)
 {
-    return point->work_ratio * at_factor(point, point->shape->link / point->work_ratio);
+    return point->work_ratio * lk_grid_point_at(point, point->shape->link / point->work_ratio);
 }
 
 /* Return the own work over the model's when a step takes this share of a micro-batch once: as much
  * as before at the accumulation that was measured, less a micro-batch above it. */
-static double fixed_factor(const struct point_model *point, double share)
+static double fixed_factor(const struct lk_grid_point *point, double share)
 {
     return fmax(FASTEST, 1 + share * point->per_fixed);
 }
 
-static double own_in_draw(const struct lk_grid_model *m, const struct point_model *point, size_t i)
+static double own_in_draw(const struct lk_grid_model *m, const struct lk_grid_point *point,
+                          size_t i)
 {
     return (point->work_ratio_draws ? point->work_ratio_draws[i] : point->compute->factors[i]) *
            fixed_factor(point, point->fixed_sd * m->z_fixed[i]);
 }
 
+/* Return the parts of the estimate. */
+static struct lk_step_parts parts_of(const struct lk_grid_point *point)
+{
+    double own_s = point->work_ratio * point->busy_s;
+
+    return (struct lk_step_parts){own_s, estimate_of(point) - own_s};
+}
+
 /* Return the step in a draw with this own work, and its compute times `compute`, without the
  * model's error and without runs. */
-static double draw_of(const struct lk_grid_model *m, const struct point_model *point, size_t i,
-                      double own, double compute)
+static struct lk_step_parts draw_of(const struct lk_grid_model *m,
+                                    const struct lk_grid_point *point, size_t i, double own,
+                                    double compute)
 {
     const struct lk_straggler_max *s = &point->straggler->slowest;
     double away = point->straggler->effect[i] - s->mean;
     double x = fmax(FASTEST, 1 + s->persistent * away / point->slowest) *
                point->shape->colocation[i] * compute;
+    double own_s = own * (point->fixed_s + x * (point->busy_s - point->fixed_s));
+    double step_s =
+        own * (point->fixed_s +
+               x * (lk_grid_point_at(point, point->shape->cost[i] / x / own) - point->fixed_s)) +
+        overlap_of(m, point, i);
 
-    return own * (point->fixed_s +
-                  x * (at_factor(point, point->shape->cost[i] / x / own) - point->fixed_s)) +
-           overlap_of(m, point, i);
+    return (struct lk_step_parts){own_s, step_s - own_s};
 }
 
 /* ---- Anchors ---- */
 
 static enum lk_status point_model_of_runs(struct lk_grid_model *m, const struct lk_config *c,
-                                          struct point_model *point);
+                                          struct lk_grid_point *point);
 
-/* Compare the runs of a configuration with its model. *out owns `factors`. */
+/* Compare the runs of one rank with their model. */
+static void set_alone(struct lk_grid_model *m, const struct lk_grid_point *point, double measured_s,
+                      size_t n, struct anchor *a)
+{
+    a->factor = measured_s / estimate_of(point);
+    for (size_t i = 0; i < m->n_draws; i++) {
+        struct lk_step_parts p = draw_of(m, point, i, 1, 1);
+
+        a->factors[i] =
+            lk_basis_runs_draw(m->basis, &a->config, n, &m->draws[i]) / (p.own_s + p.exposed_s);
+    }
+}
+
+/* Compare the runs of several ranks with their model, part by part. */
+static void set_misfit(struct lk_grid_model *m, const struct lk_grid_point *point,
+                       double measured_s, size_t n, struct anchor *a)
+{
+    double losses_s[LK_LOSS_COUNT];
+    bool known = lk_runs_losses(&m->basis->runs, &a->config, losses_s);
+    struct lk_misfit_seen seen =
+        lk_misfit_seen(known ? losses_s : NULL, point->losses_s, point->work_ratio_draws != NULL);
+    struct lk_step_parts p = parts_of(point);
+
+    a->misfit = lk_misfit_of(&seen, measured_s, &p);
+    a->meeting = lk_meeting_of(&point->shape->model, &a->config);
+    for (size_t i = 0; i < m->n_draws; i++) {
+        p = draw_of(m, point, i, own_in_draw(m, point, i), 1);
+        a->misfits[i] =
+            lk_misfit_of(&seen, lk_basis_runs_draw(m->basis, &a->config, n, &m->draws[i]), &p);
+    }
+}
+
+/* Compare the runs of a configuration with its model. *out owns its lists. */
 static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
 {
     bool alone = a->config.world_size == 1;
-    struct point_model point;
-    double measured;
+    struct lk_grid_point point;
+    double measured_s;
     size_t n;
 
-    LK_PASS(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
-    a->status = (alone ? point_model_init : point_model_of_runs)(m, &a->config, &point);
+    a->factor = 1;
+    a->misfit = lk_misfit_none;
+    if (alone)
+        LK_PASS(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
+    else
+        LK_PASS(lk_alloc(&a->misfits, m->n_draws, sizeof *a->misfits));
+    a->status = alone ? lk_grid_point_init(&m->parts, &m->basis->bucket, &a->config, &point)
+                      : point_model_of_runs(m, &a->config, &point);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
-    measured = lk_runs_mean(&m->basis->runs, &a->config, &n);
-    a->factor = measured / estimate_of(&point);
-    for (size_t i = 0; i < m->n_draws; i++)
-        a->factors[i] = lk_basis_runs_draw(m->basis, &a->config, n, &m->draws[i]) /
-                        draw_of(m, &point, i, alone ? 1 : own_in_draw(m, &point, i), 1);
+    measured_s = lk_runs_mean(&m->basis->runs, &a->config, &n);
+    (alone ? set_alone : set_misfit)(m, &point, measured_s, n, a);
     return LK_OK;
+}
+
+static void anchor_fini(struct anchor *a)
+{
+    free(a->factors);
+    free(a->misfits);
 }
 
 /* Append an anchor, behind that of one rank which it may need. */
@@ -324,33 +198,39 @@ static enum lk_status anchor_add(struct lk_grid_model *m, struct anchor a)
     if (st == LK_OK)
         st = lk_array_grow(&m->anchors, &m->anchors_capacity, m->n_anchors + 1, sizeof *m->anchors);
     if (st != LK_OK)
-        free(a.factors);
+        anchor_fini(&a);
     else
         m->anchors[m->n_anchors++] = a;
     return st;
 }
 
-/* Find the anchor: the nearest run whose configuration has a model. out->factors, which the model
- * keeps, is NULL if none has; *costless: GPUs of the nearest run that was passed over, or 0. */
-static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config *c,
-                                struct anchor *out, int *costless)
+/* Find the anchor: the nearest run whose configuration has a model, of one rank if `alone`. The
+ * model keeps its lists. *found is false if there is none; *costless: GPUs of the nearest run that
+ * was passed over, or 0. */
+static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config *c, bool alone,
+                                struct anchor *out, bool *found, int *costless)
 {
+    struct lk_grid_model *of = m->as_is ? m->as_is : m;
     double distance = -INFINITY;
     struct anchor a = {0};
 
-    *out = (struct anchor){.factor = 1};
+    *out = (struct anchor){.factor = 1, .misfit = lk_misfit_none};
+    *found = false;
     *costless = 0;
-    while (!out->factors && lk_runs_nearest(&m->basis->runs, c, &distance, &a.config)) {
+    while (!*found && lk_runs_nearest(&of->basis->runs, c, &distance, &a.config)) {
         size_t i = 0;
 
-        while (i < m->n_anchors && !lk_config_equal(&m->anchors[i].config, &a.config))
+        if (alone && a.config.world_size > 1)
+            return LK_OK;
+        while (i < of->n_anchors && !lk_config_equal(&of->anchors[i].config, &a.config))
             i++;
-        if (i == m->n_anchors) {
-            LK_PASS(anchor_add(m, a));
-            i = m->n_anchors - 1;
+        if (i == of->n_anchors) {
+            LK_PASS(anchor_add(of, a));
+            i = of->n_anchors - 1;
         }
-        if (m->anchors[i].status == LK_OK)
-            *out = m->anchors[i];
+        *found = of->anchors[i].status == LK_OK;
+        if (*found)
+            *out = of->anchors[i];
         else if (!*costless)
             *costless = a.config.world_size;
     }
@@ -359,7 +239,7 @@ static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config 
 
 /* Set what is not known of a step's fixed part where no run had the accumulation. */
 static void set_fixed(const struct lk_grid_model *m, const struct lk_config *c,
-                      struct point_model *point)
+                      struct lk_grid_point *point)
 {
     const struct lk_step_model *s = &point->compute->model.step;
     double micro_s = s->forward_s + s->backward_s + s->input_s;
@@ -373,15 +253,16 @@ static void set_fixed(const struct lk_grid_model *m, const struct lk_config *c,
 
 /* Model a configuration with the own work that the nearest runs of one rank show. */
 static enum lk_status point_model_of_runs(struct lk_grid_model *m, const struct lk_config *c,
-                                          struct point_model *point)
+                                          struct lk_grid_point *point)
 {
     struct lk_config alone = *c;
     struct anchor a;
+    bool found;
     int costless;
 
     alone.world_size = alone.nodes = 1;
-    LK_PASS(anchor_of(m, &alone, &a, &costless));
-    LK_PASS(point_model_init(m, c, point));
+    LK_PASS(anchor_of(m, &alone, true, &a, &found, &costless));
+    LK_PASS(lk_grid_point_init(&m->parts, &m->basis->bucket, c, point));
     point->work_ratio = a.factor;
     point->work_ratio_draws = a.factors;
     set_fixed(m, c, point);
@@ -390,7 +271,7 @@ static enum lk_status point_model_of_runs(struct lk_grid_model *m, const struct 
 
 /* ---- Points ---- */
 
-static void set_grade(struct lk_grid_model *m, const struct point_model *point,
+static void set_grade(struct lk_grid_model *m, const struct lk_grid_point *point,
                       int anchor_world_size, struct lk_prediction *p)
 {
     struct lk_config_model graded = point->shape->model; /* borrows; only grades are read */
@@ -407,22 +288,33 @@ static void set_grade(struct lk_grid_model *m, const struct point_model *point,
 }
 
 /*
- * Take the model's losses; the rest is the anchor's correction, as nothing tells which loss it
- * belongs to. A single rank has no others to be slower than or to wait for: what the law says of
- * that counts as ideal.
+ * Take the model's losses, each with what runs take beyond it; the rest multiplies the step. A
+ * single rank has no others to be slower than or to wait for: what the law says of that counts as
+ * ideal.
  */
-static void take_losses(const struct point_model *point, struct lk_prediction *p)
+static void take_losses(const struct lk_grid_point *point, const struct lk_misfit *by,
+                        const struct lk_misfit_carry *carry, struct lk_prediction *p)
 {
-    memcpy(p->losses_s, point->losses_s, sizeof p->losses_s);
-    lk_losses_close(p->losses_s, p->step_s);
+    static const enum lk_loss own[] = {LK_LOSS_IDEAL, LK_LOSS_INPUT, LK_LOSS_SLOW_RANK,
+                                       LK_LOSS_COLOCATION, LK_LOSS_STRAGGLER};
+    struct lk_step_parts parts = parts_of(point);
+    double *l = p->losses_s;
+
+    memcpy(l, point->losses_s, sizeof p->losses_s);
+    for (size_t i = 0; i < LK_COUNT(own); i++)
+        l[own[i]] *= by->own * point->work_ratio;
+    l[LK_LOSS_WIRE] = fmax(0, parts.exposed_s + carry->exposed * by->exposed_s) -
+                      l[LK_LOSS_OVERLAP] - l[LK_LOSS_LAUNCH];
+    l[LK_LOSS_STRAGGLER] += carry->wait * by->wait_s;
+    l[LK_LOSS_OPTIMIZER] += carry->wait > 0 ? by->optimizer_s : 0;
+    lk_losses_close(l, p->step_s);
     if (p->config.world_size == 1) {
-        p->losses_s[LK_LOSS_IDEAL] +=
-            p->losses_s[LK_LOSS_SLOW_RANK] + p->losses_s[LK_LOSS_STRAGGLER];
-        p->losses_s[LK_LOSS_SLOW_RANK] = p->losses_s[LK_LOSS_STRAGGLER] = 0;
+        l[LK_LOSS_IDEAL] += l[LK_LOSS_SLOW_RANK] + l[LK_LOSS_STRAGGLER];
+        l[LK_LOSS_SLOW_RANK] = l[LK_LOSS_STRAGGLER] = 0;
     }
 }
 
-static void set_assumed(const struct lk_grid_model *m, const struct point_model *point,
+static void set_assumed(const struct lk_grid_model *m, const struct lk_grid_point *point,
                         struct lk_prediction *p)
 {
     const struct lk_config_model *shape = &point->shape->model;
@@ -439,8 +331,9 @@ static void set_assumed(const struct lk_grid_model *m, const struct point_model 
         several && p->config.sharding != LK_SHARDING_DDP && !lk_runs_are_sharded(&m->basis->runs);
 }
 
-static void draw_all(const struct lk_grid_model *m, const struct point_model *point,
-                     const struct anchor *whole, struct lk_prediction *p)
+static void draw_all(const struct lk_grid_model *m, const struct lk_grid_point *point,
+                     const struct anchor *anchor, const struct lk_misfit_carry *carry,
+                     struct lk_prediction *p)
 {
     const struct lk_config *c = &p->config;
     struct lk_step_model step = point->compute->model.step;
@@ -452,17 +345,21 @@ static void draw_all(const struct lk_grid_model *m, const struct point_model *po
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_draw *w = &m->draws[i];
         double own = own_in_draw(m, point, i), batch = batch_sd > 0 ? exp(batch_sd * w->error) : 1;
-        double s = lk_basis_with_error(alone * own * batch, draw_of(m, point, i, own, batch),
-                                       scale_error, w);
+        struct lk_step_parts parts = draw_of(m, point, i, own, batch);
+        double own_s = alone * own * batch, step_s = parts.own_s + parts.exposed_s;
 
-        p->draws_s[i] = s * m->fresh[i] * (whole->factors ? whole->factors[i] : 1);
+        if (anchor->misfits) {
+            step_s = lk_misfit_step(&anchor->misfits[i], carry, &parts);
+            own_s *= anchor->misfits[i].own * anchor->misfits[i].whole;
+        }
+        p->draws_s[i] = lk_basis_with_error(own_s, step_s, scale_error, w) * m->fresh[i];
     }
 }
 
 /* Sets the bound of the configuration's step (sim/forecast/bound.h). Measured compute, and that of
  * a batch that was not measured, may be as short as the low end of its interval, given compute is
  * as given. */
-static enum lk_status set_bound(struct lk_grid_model *m, const struct point_model *point,
+static enum lk_status set_bound(struct lk_grid_model *m, const struct lk_grid_point *point,
                                 struct lk_prediction *p)
 {
     static const double MOST = 3; /* times the mean, of a half-normal number: 98 % are below */
@@ -480,7 +377,7 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct point_mode
     s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
     if (lk_bucket_count(shape->volume.steps, s.n_colls) < shape->own_buckets)
         least.s = MOST * m->basis->bucket.s;
-    charge(m, point->shape, &least, &s);
+    lk_grid_point_charge(&m->parts, point->shape, &least, &s);
     return lk_step_bound(
         shape, &s, m->basis->cluster,
         fmin(1, point->work_ratio) * exp(-LOW_END * sd) *
@@ -490,45 +387,65 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct point_mode
 
 /* ---- Interface ---- */
 
-/* Find the anchor; *whole is it where its misfit is of the whole step, else it has the factor 1. */
-static enum lk_status whole_of(struct lk_grid_model *m, struct lk_prediction *p,
-                               struct anchor *whole)
+/* The anchor of a configuration, its own model, and the step that both give. */
+struct anchored {
+    struct anchor anchor;
+    struct lk_grid_point point;
+    struct lk_misfit_carry carry;
+    double step_s;
+};
+
+static enum lk_status anchored_init(struct lk_grid_model *m, struct lk_prediction *p,
+                                    struct anchored *a)
 {
-    LK_PASS(anchor_of(m, &p->config, whole, &p->costless_world_size));
-    p->anchor_world_size = whole->factors ? whole->config.world_size : 0;
-    if (p->anchor_world_size < 2)
-        *whole = (struct anchor){.factor = 1};
+    struct lk_step_parts parts;
+    struct lk_meeting meeting;
+    bool found;
+
+    LK_PASS(anchor_of(m, &p->config, false, &a->anchor, &found, &p->costless_world_size));
+    p->anchor_world_size = found ? a->anchor.config.world_size : 0;
+    LK_PASS(point_model_of_runs(m, &p->config, &a->point));
+    meeting = lk_meeting_of(&a->point.shape->model, &p->config);
+    a->carry = lk_misfit_carry(&a->anchor.meeting, &meeting);
+    parts = parts_of(&a->point);
+    a->step_s = lk_misfit_step(&a->anchor.misfit, &a->carry, &parts);
     return LK_OK;
 }
 
 enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p)
 {
-    struct anchor whole;
-    struct point_model point;
+    struct anchored a;
 
-    LK_PASS(whole_of(m, p, &whole));
-    LK_PASS(point_model_of_runs(m, &p->config, &point));
-    p->step_s = estimate_of(&point) * whole.factor;
-    p->anchor_factor = p->step_s / at_factor(&point, point.shape->link);
-    draw_all(m, &point, &whole, p);
-    take_losses(&point, p);
-    set_assumed(m, &point, p);
-    set_grade(m, &point, p->anchor_world_size, p);
-    return set_bound(m, &point, p);
+    LK_PASS(anchored_init(m, p, &a));
+    p->step_s = a.step_s;
+    p->anchor_factor = p->step_s / lk_grid_point_at(&a.point, a.point.shape->link);
+    draw_all(m, &a.point, &a.anchor, &a.carry, p);
+    take_losses(&a.point, &a.anchor.misfit, &a.carry, p);
+    set_assumed(m, &a.point, p);
+    set_grade(m, &a.point, p->anchor_world_size, p);
+    return set_bound(m, &a.point, p);
 }
 
 enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c, bool anchored,
                                   double *out_step_s)
 {
     struct lk_prediction p = {.config = *c};
-    struct anchor whole = {.factor = 1};
-    struct point_model point;
+    struct lk_grid_point point;
+    struct anchored a;
 
-    if (anchored)
-        LK_PASS(whole_of(m, &p, &whole));
-    LK_PASS((anchored ? point_model_of_runs : point_model_init)(m, c, &point));
-    *out_step_s = estimate_of(&point) * whole.factor;
+    if (anchored) {
+        LK_PASS(anchored_init(m, &p, &a));
+        *out_step_s = a.step_s;
+    } else {
+        LK_PASS(lk_grid_point_init(&m->parts, &m->basis->bucket, c, &point));
+        *out_step_s = estimate_of(&point);
+    }
     return LK_OK;
+}
+
+void lk_grid_model_follow(struct lk_grid_model *m, struct lk_grid_model *as_is)
+{
+    m->as_is = as_is;
 }
 
 enum lk_status lk_grid_model_create(const struct lk_basis *b, struct lk_grid_model **out)
@@ -583,10 +500,9 @@ void lk_grid_model_destroy(struct lk_grid_model *m)
         return;
     lk_grid_parts_fini(&m->parts);
     for (size_t i = 0; i < m->n_anchors; i++)
-        free(m->anchors[i].factors);
+        anchor_fini(&m->anchors[i]);
     free(m->draws);
     free(m->fresh);
     free(m->anchors);
-    free(m->colls);
     free(m);
 }

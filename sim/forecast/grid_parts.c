@@ -4,6 +4,8 @@
 #include "base/rng.h"
 #include "sim/collective/links.h"
 #include "sim/prior.h"
+#include "sim/step/bucket_cost.h"
+#include "sim/step/closed_form.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -177,6 +179,174 @@ enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_ste
     return LK_OK;
 }
 
+/* ---- One configuration ---- */
+
+enum {
+    STEPS = 2,         /* nothing is random, and a steady state is reached in the warm-up */
+    STEPS_LOADER = 10, /* a loader's queue takes so many to settle */
+};
+
+/* Factors on the collectives' cost; between them the step is nearly straight, beyond them it is
+ * taken as straight. */
+static const double factors[LK_GRID_FACTORS] = {0.5, 0.8, 1, 1.25, 2};
+
+static const double FASTEST = 0.05; /* as in sim/step/step.c */
+
+static void set_step(struct lk_grid_point *point, const struct lk_config *c)
+{
+    const struct lk_step_model *of_batch = &point->compute->model.step;
+
+    point->step = point->shape->model.step;
+    point->step.ranks = point->step.nodes = 1;
+    point->step.accumulation = c->accumulation;
+    point->step.forward_s =
+        of_batch->forward_s * point->slowest * point->shape->model.async_slowdown;
+    point->step.backward_s =
+        of_batch->backward_s * point->slowest * point->shape->model.async_slowdown;
+    point->step.optimizer_s = of_batch->optimizer_s / lk_config_sharers(c);
+    point->step.gap_s = of_batch->gap_s;
+    point->step.input_s = of_batch->input_s;
+    point->step.load_s = of_batch->load_s;
+    point->step.prefetch_depth = of_batch->prefetch_depth;
+    point->step.law = (struct lk_straggler_law){0};
+    point->step.rank_slowness = point->step.node_slowness = point->step.node_link = NULL;
+    point->fixed_s = point->step.optimizer_s * (1 + point->step.kappa) + point->step.gap_s;
+}
+
+/* Turn the slowest rank's losses into those of the mean rank, which waits for it. */
+static void set_losses(struct lk_grid_point *point, const struct lk_config *c,
+                       const struct lk_sim_result *r)
+{
+    const struct lk_step_model *s = &point->compute->model.step;
+    double compute_s = c->accumulation * (s->forward_s + s->backward_s);
+    double slow_s = compute_s * (point->slowest - 1);
+    double own_s = compute_s * point->straggler->slowest.average;
+
+    memcpy(point->losses_s, r->losses_s, sizeof point->losses_s);
+    point->losses_s[LK_LOSS_IDEAL] -= slow_s + point->charged_s;
+    point->losses_s[LK_LOSS_OVERLAP] += point->charged_s;
+    point->losses_s[LK_LOSS_SLOW_RANK] += own_s;
+    point->losses_s[LK_LOSS_STRAGGLER] += slow_s - own_s;
+}
+
+double lk_grid_point_at(const struct lk_grid_point *point, double f)
+{
+    int i = 1;
+
+    while (i + 1 < LK_GRID_FACTORS && f > factors[i])
+        i++;
+    return point->step_at_cost[i - 1] + (point->step_at_cost[i] - point->step_at_cost[i - 1]) *
+                                            (f - factors[i - 1]) / (factors[i] - factors[i - 1]);
+}
+
+/* Return true if ranks wait for each other in a step's last micro-batch alone, for all of it. */
+static bool meets_once(const struct lk_step_model *m)
+{
+    for (size_t i = 0; i < m->n_colls; i++)
+        if (m->colls[i].every_micro_batch)
+            return false;
+    return true;
+}
+
+double lk_grid_point_charge(struct lk_grid_parts *g, const struct lk_grid_shape *shape,
+                            const struct lk_bucket_cost *cost, struct lk_step_model *step)
+{
+    return lk_bucket_cost_charge(step, shape->model.volume.steps, g->colls,
+                                 shape->model.own_buckets, cost);
+}
+
+/* Set by how much more gamma, delta, the time of a start, and the cost of a launch and of a tensor
+ * lengthen the step: over one more tenth of the first two, 20 us more of the others. bare: the step
+ * before it was charged for launches. */
+static enum lk_status set_slopes(struct lk_grid_parts *g, const struct lk_bucket_cost *own,
+                                 const struct lk_sim_request *q, const struct lk_step_model *bare,
+                                 struct lk_grid_point *point)
+{
+    enum { GAMMA, DELTA, START, LAUNCH, TENSOR, SLOPES };
+    static const double more[SLOPES] = {0.1, 0.1, 20e-6, 20e-6, 20e-6};
+    const struct lk_step_model as_is = point->step;
+    const struct lk_grid_shape *shape = point->shape;
+    const struct lk_volume *v = &shape->model.volume;
+    double *slopes[SLOPES] = {&point->gamma_s, &point->delta_s, &point->per_start_s,
+                              &point->per_bucket_s, &point->per_tensor_s};
+    bool others = lk_bucket_count(v->steps, v->n) != shape->model.own_buckets;
+    const bool varies[SLOPES] = {shape->overlap_drawn, shape->overlap_drawn, shape->start_drawn,
+                                 others || v->tensors, v->tensors > 0};
+
+    for (int i = 0; i < SLOPES && v->n; i++) {
+        struct lk_bucket_cost cost = *own;
+        struct lk_sim_result r;
+
+        if (!varies[i])
+            continue;
+        for (size_t k = 0; k < v->n; k++)
+            g->colls[k].cost_s =
+                shape->model.colls[k].cost_s +
+                (i == START && v->colls[k].ranks > 1 ? more[i] / v->colls[k].period : 0);
+        point->step.gamma_wire += i == GAMMA ? more[i] : 0;
+        point->step.delta += i == DELTA ? more[i] : 0;
+        cost.s += i == LAUNCH ? more[i] : 0;
+        cost.tensor_s += i == TENSOR ? more[i] : 0;
+        if (i == LAUNCH || i == TENSOR) {
+            point->step = *bare;
+            lk_grid_point_charge(g, shape, &cost, &point->step);
+        }
+        LK_PASS(lk_closed_form_run(&point->step, q, &r));
+        *slopes[i] = (r.mean_s - lk_grid_point_at(point, 1)) / more[i];
+        lk_sim_result_fini(&r);
+        point->step = as_is;
+    }
+    point->gamma_s = fmax(0, point->gamma_s);
+    point->delta_s = fmax(0, point->delta_s);
+    return LK_OK;
+}
+
+enum lk_status lk_grid_point_init(struct lk_grid_parts *g, const struct lk_bucket_cost *cost,
+                                  const struct lk_config *c, struct lk_grid_point *point)
+{
+    struct lk_sim_request q = {.seed = 1};
+    struct lk_step_model bare;
+    const struct lk_step_model *of;
+    size_t shape, compute, straggler, n;
+
+    LK_PASS(lk_grid_shape_of(g, c, &shape));
+    LK_PASS(lk_grid_compute_of(g, c->local_batch, &compute));
+    of = &g->shapes[shape].model.step;
+    LK_PASS(lk_grid_straggler_of(g, of, meets_once(of) ? c->accumulation : 1, &straggler));
+    *point = (struct lk_grid_point){.work_ratio = 1,
+                                    .shape = &g->shapes[shape],
+                                    .compute = &g->computes[compute],
+                                    .straggler = &g->stragglers[straggler]};
+    point->slowest = fmax(FASTEST, 1 + point->straggler->slowest.mean);
+    set_step(point, c);
+    n = point->step.n_colls;
+    LK_PASS(lk_array_grow(&g->colls, &g->colls_capacity, n, sizeof *g->colls));
+    point->step.colls = g->colls;
+    if (n)
+        memcpy(g->colls, point->shape->model.colls, n * sizeof *g->colls);
+    bare = point->step;
+    point->charged_s = lk_grid_point_charge(g, point->shape, cost, &point->step);
+    q.steps = point->step.load_s > 0 ? STEPS_LOADER : STEPS;
+    for (int i = 0; i < LK_GRID_FACTORS; i++) {
+        struct lk_sim_result r;
+
+        for (size_t k = 0; k < n; k++)
+            g->colls[k].cost_s = point->shape->model.colls[k].cost_s * factors[i];
+        LK_PASS(lk_closed_form_run(&point->step, &q, &r));
+        point->step_at_cost[i] = r.mean_s;
+        if (factors[i] == 1) {
+            point->busy_s = r.mean_s - r.losses_s[LK_LOSS_WIRE] - r.losses_s[LK_LOSS_LAUNCH] -
+                            r.losses_s[LK_LOSS_OVERLAP] - r.losses_s[LK_LOSS_STRAGGLER];
+            set_losses(point, c, &r);
+        }
+        lk_sim_result_fini(&r);
+    }
+    LK_PASS(set_slopes(g, cost, &q, &bare, point));
+    point->losses_s[LK_LOSS_WIRE] +=
+        lk_grid_point_at(point, point->shape->link) - lk_grid_point_at(point, 1);
+    return LK_OK;
+}
+
 /* ---- The whole ---- */
 
 enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_evidence *inputs,
@@ -215,6 +385,7 @@ void lk_grid_parts_fini(struct lk_grid_parts *g)
     for (size_t i = 0; i < g->n_stragglers; i++)
         free(g->stragglers[i].effect);
     free(g->rank_share);
+    free(g->colls);
     free(g->shapes);
     free(g->computes);
     free(g->stragglers);

@@ -1,6 +1,7 @@
 /*
  * The parts that the configurations of a grid share, each computed once: the network's shape, the
- * compute of a local batch, the slowest rank. sim/forecast/grid_model.h puts them together.
+ * compute of a local batch, the slowest rank; and a configuration that is put together from them.
+ * sim/forecast/grid_model.h adds the runs.
  */
 #ifndef LK_SIM_FORECAST_GRID_PARTS_H
 #define LK_SIM_FORECAST_GRID_PARTS_H
@@ -10,6 +11,7 @@
 #include "facts/config.h"
 #include "facts/job.h"
 #include "sim/collective/coll_cost.h"
+#include "sim/step/bucket_cost.h"
 #include "sim/step/config.h"
 #include "sim/step/straggler_max.h"
 
@@ -74,6 +76,8 @@ struct lk_grid_parts {
     size_t n_computes, computes_capacity;
     struct lk_grid_straggler *stragglers;
     size_t n_stragglers, stragglers_capacity;
+    struct lk_step_coll *colls; /* scratch of lk_grid_point_init */
+    size_t colls_capacity;
 };
 
 enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_evidence *inputs,
@@ -89,5 +93,41 @@ enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size
 /* model: ranks, nodes, law and known stragglers of a shape's step. */
 enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *model,
                                     int micro_batches, size_t *out);
+
+/* ---- One configuration ---- */
+
+enum { LK_GRID_FACTORS = 5 };
+
+/* One configuration: one rank that computes as long as the slowest does, simulated without
+ * randomness at a few factors of its collectives' cost. Parts are borrowed, and move when others
+ * are made. */
+struct lk_grid_point {
+    const struct lk_grid_shape *shape;
+    const struct lk_grid_compute *compute;
+    const struct lk_grid_straggler *straggler;
+    struct lk_step_model step;                     /* one rank, the slowest */
+    double slowest;                                /* its compute over a rank's mean */
+    double step_at_cost[LK_GRID_FACTORS], fixed_s; /* the step at each factor; optimizer and gap */
+    double busy_s;                                 /* the step without what collectives add */
+    double charged_s;                      /* of its compute: by buckets beyond the job's own */
+    double gamma_s, delta_s, per_bucket_s; /* by how much more of each lengthens it */
+    double per_tensor_s, per_start_s;      /* the same */
+    /* A rank's own work over the model's, by runs of one rank, and of each draw; NULL: no run
+     * tells, and it is as well known as the compute. */
+    double work_ratio;
+    const double *work_ratio_draws;
+    /* What a step takes once, as a share of a micro-batch, and how its own work follows it. */
+    double fixed_sd, per_fixed;
+    double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
+};
+
+/* Make the point without runs; cost: of launches. LK_EEVIDENCE or LK_EUSAGE: it cannot be made. */
+enum lk_status lk_grid_point_init(struct lk_grid_parts *g, const struct lk_bucket_cost *cost,
+                                  const struct lk_config *c, struct lk_grid_point *point);
+/* Return the step with the collectives' cost times f. */
+double lk_grid_point_at(const struct lk_grid_point *point, double f);
+/* Charge the compute of a step, which is that of the job's own buckets, for its launches. */
+double lk_grid_point_charge(struct lk_grid_parts *g, const struct lk_grid_shape *shape,
+                            const struct lk_bucket_cost *cost, struct lk_step_model *step);
 
 #endif

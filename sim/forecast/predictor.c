@@ -191,6 +191,12 @@ out:
     return st;
 }
 
+void lk_predictor_follow(struct lk_predictor *p, const struct lk_predictor *as_is)
+{
+    p->basis.bucket = as_is->basis.bucket;
+    lk_grid_model_follow(p->grid, as_is->grid);
+}
+
 void lk_predictor_destroy(struct lk_predictor *p)
 {
     if (!p)

@@ -3,8 +3,10 @@
  *
  * The estimate is the step model's mean (sim/step/config.h, sim/forecast/grid_model.h), anchored
  * twice: a rank's own work (compute, input, optimizer, gap) is multiplied by measured / modelled of
- * the nearest run of one rank, and then the step by measured / modelled of the largest measured run
- * that is not larger than the configuration. A configuration that was itself measured is thus met.
+ * the nearest run of one rank, and then each part of the step takes what the largest measured run
+ * that is not larger than the configuration took beyond the model (sim/forecast/misfit.h); if all
+ * runs are larger, what the nearest of them did. A configuration that was itself measured is thus
+ * met.
  *
  * The distribution is that of the mean step of a new run of 50 steps on the same cluster. A draw
  * resamples the anchor's runs (sim/step/measured_runs.h), moves the cluster's points and fits by
@@ -53,6 +55,9 @@ enum lk_status lk_predictor_at(struct lk_predictor *p, const struct lk_config *c
 /* Predict the step alone, for searches. */
 enum lk_status lk_predictor_estimate(struct lk_predictor *p, const struct lk_config *config,
                                      double *out_step_s);
+
+/* Take the runs of the machine as it is for an altered one, which has none; as_is outlives p. */
+void lk_predictor_follow(struct lk_predictor *p, const struct lk_predictor *as_is);
 
 /* Set the interval of a prediction from its draws, widened to hold its estimate. */
 enum lk_status lk_predictor_interval(const struct lk_predictor *p, struct lk_prediction *out);

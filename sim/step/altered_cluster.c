@@ -266,6 +266,9 @@ static enum lk_status change_gpu(struct lk_altered *to, const struct lk_job *j,
         scale_between(&to->compute[i].backward_s, &compute);
         scale_between(&to->compute[i].optimizer_s, &optimizer);
     }
+    /* Compute of the cluster's device is now the new one's; that of another stays another's. */
+    if (lk_device_same(j->place.device, from->gpu) >= 0)
+        to->job.place = (struct lk_place){0};
     to->cluster.gpu = gpu->gpu;
     to->cluster.device = gpu->device;
     return LK_OK;

@@ -181,7 +181,7 @@ static enum lk_status find(struct lk_known_stragglers *s, int ranks)
                (size_t)j->runs[i].config.world_size * sizeof *sorted);
         p = lk_straggler_normal_ranks(sorted, (size_t)j->runs[i].config.world_size,
                                       lk_prior_value(LK_PRIOR_RANK_SD), mean_sd(j, &j->runs[i]));
-        if (lk_run_counts(s->cluster, &j->runs[i]))
+        if (lk_run_counts(s->cluster, j, &j->runs[i]))
             look(&j->runs[i], &p, seen);
         add_spread(&spread, &j->runs[i], &p);
     }
@@ -265,7 +265,7 @@ double lk_known_stragglers_reference(const struct lk_known_stragglers *s, int lo
         bool same = r->config.local_batch == local_batch;
         bool first_same = first && first->config.local_batch == local_batch;
 
-        if (lk_run_counts(s->cluster, r) &&
+        if (lk_run_counts(s->cluster, s->job, r) &&
             (!first || same > first_same ||
              (same == first_same && r->config.world_size < first->config.world_size)))
             first = r;

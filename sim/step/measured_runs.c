@@ -12,12 +12,16 @@
  */
 static const double SD_DRAW_MAX = 20;
 
-bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r)
+bool lk_run_counts(const struct lk_cluster *c, const struct lk_job *j, const struct lk_job_run *r)
 {
     bool fits = (c->nodes == 0 || r->config.nodes <= c->nodes) &&
                 (r->config.world_size <= r->config.nodes * c->gpus_per_node || c->n_kappa > 0);
+    const struct lk_place *p = lk_job_run_place(j, r);
 
-    return r->n_steps > 0 && (r->config.world_size == 1 || (!c->preset && fits));
+    if (!r->n_steps || (!fits && r->config.world_size > 1))
+        return false;
+    return lk_place_on(p, c, r->config.nodes) != LK_PLACE_ELSEWHERE ||
+           (r->config.world_size == 1 && lk_device_same(p->device, c->gpu) > 0);
 }
 
 bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b)
@@ -34,7 +38,10 @@ bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b)
 /* Return how unlike a configuration a run is; ranks weigh most, then the batch, then the rest. */
 static double distance(const struct lk_config *run, const struct lk_config *at)
 {
-    return 100 * fabs(log2((double)at->world_size / run->world_size)) +
+    static const double MORE_RANKS = 1e6;
+
+    return (run->world_size > at->world_size ? MORE_RANKS : 0) +
+           100 * fabs(log2((double)at->world_size / run->world_size)) +
            10 * fabs(log2((double)at->local_batch / run->local_batch)) +
            fabs(log2((double)at->accumulation / run->accumulation)) + (run->reduce != at->reduce) +
            (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
@@ -46,7 +53,8 @@ static const struct lk_job_run *member(const struct lk_runs *r, const struct lk_
 {
     const struct lk_job_run *run = &r->job->runs[i];
 
-    return lk_run_counts(r->cluster, run) && lk_runs_same_config(&run->config, at) ? run : NULL;
+    return lk_run_counts(r->cluster, r->job, run) && lk_runs_same_config(&run->config, at) ? run
+                                                                                           : NULL;
 }
 
 /* Return the mean of n steps resampled in blocks of about sqrt(n). */
@@ -139,7 +147,7 @@ struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
     for (size_t i = 0; i < r->job->n_runs; i++) {
         const struct lk_job_run *run = &r->job->runs[i];
 
-        if (!lk_run_counts(r->cluster, run))
+        if (!lk_run_counts(r->cluster, r->job, run))
             continue;
         if (run->config.accumulation == 1 || at->accumulation == 1 ||
             run->config.reduce == at->reduce)
@@ -157,7 +165,7 @@ int lk_runs_accumulation(const struct lk_runs *r, const struct lk_config *at)
     struct range run = {0};
 
     for (size_t i = 0; i < r->job->n_runs; i++)
-        if (lk_run_counts(r->cluster, &r->job->runs[i]))
+        if (lk_run_counts(r->cluster, r->job, &r->job->runs[i]))
             widen(&run, r->job->runs[i].config.accumulation);
     if (!(run.hi > 0))
         return r->job->accumulation > 0 ? r->job->accumulation : 1;
@@ -168,7 +176,7 @@ bool lk_runs_are_sharded(const struct lk_runs *r)
 {
     for (size_t i = 0; i < r->job->n_runs; i++)
         if (r->job->runs[i].config.sharding != LK_SHARDING_DDP &&
-            lk_run_counts(r->cluster, &r->job->runs[i]))
+            lk_run_counts(r->cluster, r->job, &r->job->runs[i]))
             return true;
     return false;
 }
@@ -178,7 +186,7 @@ bool lk_runs_is_first(const struct lk_runs *r, size_t i)
     for (size_t k = 0; k < i; k++)
         if (member(r, &r->job->runs[i].config, k))
             return false;
-    return lk_run_counts(r->cluster, &r->job->runs[i]);
+    return lk_run_counts(r->cluster, r->job, &r->job->runs[i]);
 }
 
 int lk_runs_smallest(const struct lk_job *job, const struct lk_cluster *cluster)
@@ -188,7 +196,7 @@ int lk_runs_smallest(const struct lk_job *job, const struct lk_cluster *cluster)
     for (size_t i = 0; i < job->n_runs; i++) {
         const struct lk_job_run *r = &job->runs[i];
 
-        if (lk_run_counts(cluster, r) && (!world_size || r->config.world_size < world_size))
+        if (lk_run_counts(cluster, job, r) && (!world_size || r->config.world_size < world_size))
             world_size = r->config.world_size;
     }
     return world_size;
@@ -248,8 +256,7 @@ bool lk_runs_nearest(const struct lk_runs *r, const struct lk_config *at, double
         const struct lk_job_run *run = &r->job->runs[i];
         double d = distance(&run->config, at);
 
-        if (!lk_run_counts(r->cluster, run) || run->config.world_size > at->world_size ||
-            d >= best || d <= *distance_io)
+        if (d >= best || d <= *distance_io || !lk_run_counts(r->cluster, r->job, run))
             continue;
         best = d;
         *out = run->config;

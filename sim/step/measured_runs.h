@@ -18,10 +18,11 @@
 #include <stddef.h>
 
 /*
- * Return true if a run is evidence for this cluster. One rank alone always is. Several are not on
- * a preset, which is another machine, nor on a cluster that could not hold the run.
+ * Return true if a run of the job is evidence for this cluster: it was measured there
+ * (facts/place.h), or nothing says where, and the cluster can hold it. One rank alone communicates
+ * with none, so its step is that of the device wherever that is.
  */
-bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r);
+bool lk_run_counts(const struct lk_cluster *c, const struct lk_job *j, const struct lk_job_run *r);
 
 /* Return true if runs of both have the same step: buckets do not count on one rank, nor does
  * `reduce` without accumulation. */
@@ -68,9 +69,9 @@ double lk_runs_mean_draw(const struct lk_runs *r, const struct lk_config *at, st
 double lk_runs_sd_draw(const struct lk_runs *r, struct lk_rng *g);
 
 /*
- * Find the run nearest to a configuration, of at most as many ranks, whose distance is above
- * *distance_io, and set *distance_io to its distance; start at -INFINITY. Return false if there is
- * none.
+ * Find the run nearest to a configuration whose distance is above *distance_io, and set
+ * *distance_io to its distance; start at -INFINITY. Runs of more ranks come after all others.
+ * Return false if there is none.
  */
 bool lk_runs_nearest(const struct lk_runs *r, const struct lk_config *at, double *distance_io,
                      struct lk_config *out);

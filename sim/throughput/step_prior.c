@@ -83,7 +83,7 @@ static void known_shares(const struct lk_job *job, double *backward, double *fix
 static struct draw make_draw(const struct lk_step_prior *p, bool timed, const double *z)
 {
     const struct lk_cluster *c = &p->cluster;
-    bool measured = !c->preset && c->n_points > 0;
+    bool measured = c->n_points > 0;
     double backward, fixed;
 
     known_shares(p->timed, &backward, &fixed);

@@ -20,7 +20,7 @@ enum {
     USUAL_PER_NODE = 8, /* GPUs of DGX and HGX systems, the usual server */
 };
 
-enum { GPUS, NODES, THROUGHPUT, LOCAL_BATCH, ACCUMULATION, BUCKET_CAP, N_COLUMNS };
+enum { GPUS, NODES, THROUGHPUT, LOCAL_BATCH, ACCUMULATION, BUCKET_CAP, MEASURED_ON, N_COLUMNS };
 
 static const struct lk_csv_column columns[N_COLUMNS] = {
     [GPUS] = {"gpus|n_gpus|ranks|world_size", true},
@@ -29,12 +29,14 @@ static const struct lk_csv_column columns[N_COLUMNS] = {
     [LOCAL_BATCH] = {"local_batch|batch_per_gpu", false},
     [ACCUMULATION] = {"accumulation|grad_accum", false},
     [BUCKET_CAP] = {"bucket_cap|bucket_cap_bytes", false},
+    [MEASURED_ON] = {"measured_on|cluster", false},
 };
 
 void lk_throughput_fini(struct lk_throughput_table *t)
 {
     free(t->name);
     free(t->points);
+    free(t->measured_on);
     memset(t, 0, sizeof *t);
 }
 
@@ -169,6 +171,24 @@ out:
 
 /* ---- The file ---- */
 
+/* Read where the rows were measured, all on one cluster. */
+static enum lk_status read_place(const struct lk_csv *csv, struct lk_throughput_table *t)
+{
+    for (size_t i = 0; i < lk_csv_rows(csv); i++) {
+        const char *word = NULL;
+
+        if (lk_csv_has(csv, i, MEASURED_ON))
+            LK_PASS(lk_csv_text(csv, i, MEASURED_ON, &word));
+        if (i == 0 && word)
+            LK_PASS(lk_strdup(&t->measured_on, word));
+        if (i > 0 && (!word != !t->measured_on || (word && strcmp(word, t->measured_on) != 0)))
+            return lk_csv_error(csv, i, MEASURED_ON,
+                                "the first row says '%s': a table has rows of one cluster",
+                                t->measured_on ? t->measured_on : "");
+    }
+    return LK_OK;
+}
+
 static enum lk_status read_rows(const struct lk_csv *csv, struct lk_throughput_table *t)
 {
     enum lk_status st = LK_OK;
@@ -197,6 +217,7 @@ enum lk_status lk_throughput_read(const char *path, struct lk_throughput_table *
 
     LK_TRY(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_STRICT, &csv));
     LK_TRY(lk_strdup(&t.name, path));
+    LK_TRY(read_place(csv, &t));
     LK_TRY(read_rows(csv, &t));
     if (t.n > LK_SCALING_POINTS_MAX) {
         st = lk_fail(LK_EPARSE, "%s: %zu configurations; at most %d", path, t.n,
@@ -218,7 +239,32 @@ out:
 
 /* ---- What a table lacks ---- */
 
-/* Return the GPUs of a full node. */
+const struct lk_cluster *lk_throughput_measured_on(const struct lk_throughput_model *m)
+{
+    return m->measured_on ? m->measured_on : m->cluster;
+}
+
+enum lk_status lk_throughput_say_place(const struct lk_throughput_model *m, struct lk_forecast *out)
+{
+    const char *name = m ? m->cluster->name : NULL;
+
+    if (!m)
+        return LK_OK;
+    if (m->measured_on)
+        return lk_forecast_say(out, "The rows were measured on %s, and the forecast is for %s.",
+                               m->measured_on->name, name);
+    return m->is_said
+               ? lk_forecast_say(out, "The rows were measured on %s, as was said.", name)
+               : lk_forecast_say(
+                     out, "The rows are taken as measured on %s (--measured-on says where).", name);
+}
+
+static bool is_elsewhere(const struct lk_throughput_request *q)
+{
+    return q->model && q->model->measured_on;
+}
+
+/* Return the GPUs of a full node of the rows' machine. */
 static int per_node(const struct lk_throughput_table *t, const struct lk_throughput_request *q,
                     bool *out_assumed)
 {
@@ -232,12 +278,12 @@ static int per_node(const struct lk_throughput_table *t, const struct lk_through
         if (c->nodes && c->world_size / c->nodes > fullest)
             fullest = c->world_size / c->nodes;
     }
-    if (q->gpus_per_node > 0)
+    if (q->gpus_per_node > 0 && !is_elsewhere(q))
         return q->gpus_per_node;
     if (most_nodes > 1)
         return fullest;
     *out_assumed = !q->model;
-    least = q->model ? q->model->cluster->gpus_per_node : USUAL_PER_NODE;
+    least = q->model ? lk_throughput_measured_on(q->model)->gpus_per_node : USUAL_PER_NODE;
     return fullest > least ? fullest : least;
 }
 
@@ -266,7 +312,10 @@ enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
     int gpus_per_node = per_node(t, q, out_assumed);
 
     *out_machine = q->model ? *q->model->cluster : (struct lk_cluster){0};
-    out_machine->gpus_per_node = gpus_per_node;
+    if (!is_elsewhere(q))
+        out_machine->gpus_per_node = gpus_per_node;
+    else if (q->gpus_per_node > 0)
+        out_machine->gpus_per_node = q->gpus_per_node;
     out_machine->nodes = 0;
     LK_PASS(place(t, gpus_per_node));
     for (size_t i = 0; i < t->n && q->model; i++) {

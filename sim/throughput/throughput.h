@@ -22,25 +22,35 @@
 /* A table has one row for each configuration (of repeats the median), sorted by local batch,
  * accumulation, cap and GPUs. Nodes are 0 where the file does not say them. */
 struct lk_throughput_table {
-    char *name; /* of the file */
+    char *name;        /* of the file */
+    char *measured_on; /* the cluster that the rows name, or a word for a place; NULL: none */
     struct lk_scaling_point *points;
     size_t n, capacity;
 };
 
 /*
  * Read a CSV with the columns gpus, throughput (samples a second, all GPUs), and optionally nodes,
- * local_batch, accumulation and bucket_cap. LK_EPARSE names file, line and column. Rows that
- * contradict each other are warned of, by line and ratio.
+ * local_batch, accumulation, bucket_cap and measured_on. LK_EPARSE names file, line and column.
+ * Rows that contradict each other are warned of, by line and ratio.
  */
 enum lk_status lk_throughput_read(const char *path, struct lk_throughput_table *out);
 void lk_throughput_fini(struct lk_throughput_table *t); /* zeroes it; safe on a zeroed one */
 
 /* The job and the machine of a table, from which a step model is made. All borrowed. */
 struct lk_throughput_model {
-    const struct lk_job *job; /* its gradients and bucket settings count */
-    bool timed;               /* its ready times were measured or given */
-    const struct lk_cluster *cluster;
+    const struct lk_job *job;             /* its gradients and bucket settings count */
+    bool timed;                           /* its ready times were measured or given */
+    const struct lk_cluster *cluster;     /* asked for */
+    const struct lk_cluster *measured_on; /* another one, of the rows; NULL: cluster */
+    bool is_said;                         /* that the rows were measured on cluster */
 };
+
+/* Return the cluster of the rows. */
+const struct lk_cluster *lk_throughput_measured_on(const struct lk_throughput_model *m);
+/* Say where the rows were measured: beside a cluster they are taken as its own. NULL: the table
+ * is alone, and nothing is said. */
+enum lk_status lk_throughput_say_place(const struct lk_throughput_model *m,
+                                       struct lk_forecast *out);
 
 struct lk_throughput_request {
     const struct lk_throughput_model *model; /* NULL: the table alone */

@@ -34,17 +34,18 @@ enum { BACKTESTS_SHOWN = 8 };
 
 struct table {
     const struct lk_throughput_table *t;
-    struct lk_throughput_request q; /* a copy, whose lists are borrowed */
-    struct lk_cluster cluster;      /* the model's, with the nodes asked for; borrows */
-    struct lk_step_prior *step;
+    struct lk_throughput_request q;  /* a copy, whose lists are borrowed */
+    struct lk_cluster cluster;       /* the model's, with the nodes asked for; borrows */
+    struct lk_step_prior *step;      /* of the machine that is asked for */
+    struct lk_step_prior *rows_step; /* of that of the rows, which may be the same */
     struct lk_throughput_fit fit;
     const struct lk_config *largest; /* the row with most GPUs: asked for by default */
     int most_nodes;                  /* measured */
     bool per_node_assumed;
     bool refuted; /* the step model, which is dropped: the law answers alone */
     struct lk_measured measured[LK_SCALING_POINTS_MAX]; /* the rows */
-    bool is_altered; /* another machine: borrows all but `step` and `altered` from the one as it is
-                      */
+    bool is_altered;   /* borrows all but `step` and `altered` from the machine as it is */
+    bool is_elsewhere; /* not the rows' machine: altered, or another cluster */
     struct lk_altered altered;
 };
 
@@ -106,10 +107,10 @@ static enum lk_status grade_model(const struct table *e, struct lk_prediction *p
 
     LK_PASS(lk_step_prior_shape(e->step, &p->config, &at));
     lk_step_prior_grade(e->step, at, &grade, text, sizeof text);
-    if (grade == LK_EVIDENCE_PRESET) {
-        p->evidence = grade;
-        snprintf(p->evidence_text, sizeof p->evidence_text, "%s", text);
-    }
+    if (grade != LK_EVIDENCE_PRESET)
+        return LK_OK;
+    p->evidence = grade;
+    snprintf(p->evidence_text, sizeof p->evidence_text, "%s", text);
     return LK_OK;
 }
 
@@ -142,11 +143,12 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
         below |= lk_throughput_same_batch(row, c) && row->world_size <= c->world_size;
         above |= lk_throughput_same_batch(row, c) && row->world_size >= c->world_size;
     }
-    p->evidence = !isnan(p->measured_s)              ? LK_EVIDENCE_MEASURED
-                  : below && above && !e->is_altered ? LK_EVIDENCE_INTERPOLATED
-                                                     : LK_EVIDENCE_EXTRAPOLATED;
-    if (e->is_altered)
-        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to a changed machine");
+    p->evidence = !isnan(p->measured_s)                ? LK_EVIDENCE_MEASURED
+                  : below && above && !e->is_elsewhere ? LK_EVIDENCE_INTERPOLATED
+                                                       : LK_EVIDENCE_EXTRAPOLATED;
+    if (e->is_elsewhere)
+        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to %s machine",
+                 e->is_altered ? "a changed" : "another");
     else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !reference)
         snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to another %s",
                  differs(e, c));
@@ -163,7 +165,7 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
 
 static double measured_s(const struct table *e, const struct lk_config *c)
 {
-    for (size_t i = e->is_altered ? 0 : e->t->n; i-- > 0;) {
+    for (size_t i = e->is_elsewhere ? 0 : e->t->n; i-- > 0;) {
         const struct lk_config *row = &e->t->points[i].config;
 
         if (lk_throughput_same_batch(row, c) && row->world_size == c->world_size &&
@@ -173,15 +175,15 @@ static double measured_s(const struct table *e, const struct lk_config *c)
     return NAN;
 }
 
-/* Sets the bound of a configuration: the links' where a cluster is given; 0: not known. */
-static enum lk_status set_bound(const struct table *e, struct lk_prediction *p)
+/* Sets the bound of a configuration by the links of a step's cluster; 0: not known. */
+static enum lk_status set_bound(struct lk_step_prior *step, struct lk_prediction *p)
 {
     size_t shape;
 
-    if (!e->step)
-        return LK_OK;
-    LK_PASS(lk_step_prior_shape(e->step, &p->config, &shape));
-    p->bound_s = lk_step_prior_bound_s(e->step, shape);
+    if (step) {
+        LK_PASS(lk_step_prior_shape(step, &p->config, &shape));
+        p->bound_s = lk_step_prior_bound_s(step, shape);
+    }
     return LK_OK;
 }
 
@@ -243,7 +245,7 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
         show_measured(&p);
     LK_PASS(grade(e, &p));
     LK_PASS(set_losses(e, &p));
-    LK_PASS(set_bound(e, &p));
+    LK_PASS(set_bound(e->step, &p));
     if (isnan(p.measured_s))
         lk_prediction_raise(&p);
     *out = p;
@@ -256,7 +258,7 @@ static enum lk_status estimate(void *self, const struct lk_config *c, double *ou
     struct lk_prediction p = {.config = *c};
 
     LK_PASS(set_step(&e->fit, e->q.grid.level, &p));
-    LK_PASS(set_bound(e, &p));
+    LK_PASS(set_bound(e->step, &p));
     *out_step_s = fmax(p.step_s, p.bound_s);
     return LK_OK;
 }
@@ -299,10 +301,10 @@ static enum lk_status predict_held_out(void *self, const struct lk_config *c, bo
                        "%s: nothing to hold out: one batch and accumulation at two or more counts "
                        "of GPUs is needed. The cheapest run that would supply it: %d GPUs",
                        e->t->name, 2 * e->t->points[0].config.world_size);
-    LK_TRY(predict_from(e, rest, n, e->step, &p));
-    LK_TRY(set_bound(e, &p));
+    LK_TRY(predict_from(e, rest, n, e->rows_step, &p));
+    LK_TRY(set_bound(e->rows_step, &p));
     lk_prediction_raise(&p);
-    if (e->step)
+    if (e->rows_step)
         LK_TRY(predict_from(e, rest, n, NULL, &law));
     p.law_s = law.step_s;
     *out = p;
@@ -345,7 +347,7 @@ static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
 
     if (e->most_nodes < 2 && lk_link_network_assumed(lk_step_prior_cluster(e->step)))
         LK_PASS(lk_forecast_assume(out, "the network between nodes",
-                                   "that of preset %s; fewer cards a node and a lower rate are "
+                                   "a datasheet's, of %s; fewer cards a node and a lower rate are "
                                    "within the interval; a row of 2 nodes (%d GPUs) in %s would "
                                    "tell it",
                                    m->cluster->name, 2 * e->cluster.gpus_per_node, e->t->name));
@@ -361,10 +363,17 @@ static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
                              "The rows hardly agree with the step model (odds %.2g to the scaling "
                              "law): is %s this machine, and are gradients and batch this "
                              "job's?",
-                             e->fit.step_odds, m->cluster->name));
+                             e->fit.step_odds, lk_throughput_measured_on(m)->name));
     if (!m->timed)
         LK_PASS(lk_forecast_assume(out, "when gradients are ready", "evenly over backward, about"));
     return LK_OK;
+}
+
+static enum lk_status conclude(const void *self, const struct lk_prediction *const *points,
+                               size_t n, struct lk_forecast *out)
+{
+    (void)points, (void)n;
+    return lk_throughput_say_place(((const struct table *)self)->q.model, out);
 }
 
 /* ---- Trial ---- */
@@ -376,7 +385,8 @@ static enum lk_status fit_rows(struct table *e, struct lk_forecast *out)
     struct lk_evidence_source source = source_of(e);
     struct lk_backtests b = {0};
 
-    LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
+    LK_TRY(lk_throughput_fit_init(&e->fit, e->rows_step, e->t->points, e->t->n));
+    e->fit.elsewhere = e->step == e->rows_step ? NULL : e->step;
     LK_TRY(lk_backtest_run(&source, e->q.grid.level, e->step ? BACKTESTS_SHOWN : 0, &b));
     out->n_backtests = 0;
     LK_TRY(lk_backtest_add(&b, out));
@@ -388,13 +398,19 @@ out:
 /* Holds the step model, or the law alone, against the rows. */
 static enum lk_status try_fit(struct table *e, double odds, struct lk_forecast *out)
 {
-    struct lk_evidence_source source = source_of(e);
+    struct table rows = *e; /* on the machine where they were measured */
+    struct lk_evidence_source source;
     struct lk_trial trial = {.source = &source,
                              .by = e->t->name,
                              .is_law = !e->step,
                              .odds = odds,
                              .device_bytes = lk_plan_device_bytes(&e->cluster, e->q.grid.plan)};
 
+    rows.step = e->rows_step;
+    rows.fit.elsewhere = NULL;
+    if (e->is_elsewhere)
+        rows.cluster = *lk_throughput_measured_on(e->q.model);
+    source = source_of(&rows);
     return lk_trial_hold(&trial, out);
 }
 
@@ -405,8 +421,11 @@ static enum lk_status drop_model(struct table *e, struct lk_forecast *out)
     size_t of_model = out->n_contradictions;
 
     lk_throughput_fit_fini(&e->fit);
+    if (e->rows_step != e->step)
+        lk_step_prior_destroy(e->rows_step);
     lk_step_prior_destroy(e->step);
-    e->step = NULL;
+    e->step = e->rows_step = NULL;
+    e->is_elsewhere = false;
     e->q.model = NULL;
     e->refuted = true;
     LK_PASS(fit_rows(e, out));
@@ -467,6 +486,8 @@ static void table_close(void *self)
         return;
     if (!e->is_altered)
         lk_throughput_fit_fini(&e->fit);
+    if (!e->is_altered && e->rows_step != e->step)
+        lk_step_prior_destroy(e->rows_step);
     lk_step_prior_destroy(e->step);
     lk_altered_fini(&e->altered);
     free(e);
@@ -489,7 +510,7 @@ static enum lk_status alter(void *self, const struct lk_change *change, int worl
     model = *as_is->q.model;
     LK_TRY(lk_alloc(&e, 1, sizeof *e));
     *e = *as_is;
-    e->is_altered = true;
+    e->is_altered = e->is_elsewhere = true;
     e->step = NULL;
     LK_TRY(lk_altered_init(&e->altered, model.job, &as_is->cluster, change, world_size));
     e->cluster = e->altered.cluster;
@@ -512,6 +533,7 @@ static const struct lk_evidence_ops throughputs = {
     .set_reference = set_reference,
     .alter = alter,
     .close = table_close,
+    .conclude = conclude,
 };
 
 static struct lk_evidence_source source_of(struct table *e)
@@ -562,6 +584,10 @@ enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
     LK_TRY(check_request(t, q));
     LK_TRY(lk_throughput_complete(t, q, &e->cluster, &e->per_node_assumed));
     LK_TRY(make_prior(q, &e->cluster, &e->step));
+    e->rows_step = e->step;
+    e->is_elsewhere = e->rows_step && q->model->measured_on;
+    if (e->is_elsewhere)
+        LK_TRY(make_prior(q, q->model->measured_on, &e->rows_step));
     read_rows(e);
     *out = source_of(e);
     e = NULL;

@@ -276,7 +276,8 @@ END_TEST
  * row on two nodes tells it. */
 START_TEST(b_a_preset_network_is_assumed)
 {
-    static const char assumed[] = "assumed: the network between nodes: that of preset dgx-1-v100";
+    static const char assumed[] =
+        "assumed: the network between nodes: a datasheet's, of dgx-1-v100";
     char *path = scratch_path(scratch_dir, "t.csv");
     struct program p;
 

@@ -161,6 +161,11 @@ START_TEST(an_import_is_analysed)
     ck_assert_uint_eq(job.n_tensors, 2);
     ck_assert_double_eq_tol(job.tensors[1].ready, 0.5, 1e-9);
     ck_assert_double_eq_tol(job.compute[0].forward_s.value, 30e-6, 1e-12);
+    ck_assert_str_eq(job.place.device, "GPU \"X\"");
+    ck_assert_str_eq(job.runs[0].place.device, "GPU \"X\"");
+    ck_assert(job.reduce == LK_REDUCTION_LAST &&
+              job.runs[0].config.reduce ==
+                  LK_REDUCTION_EVERY); /* one micro-batch chooses nothing */
     lk_job_fini(&job);
     lk_analysis_fini(&a);
     lk_run_fini(&r);

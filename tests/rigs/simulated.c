@@ -2,11 +2,13 @@
 #include "tests/rigs/simulated.h"
 
 #include "base/array.h"
+#include "sim/forecast/misfit.h"
 #include "sim/prior.h"
 #include "sim/step/closed_form.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum {
     RUN_STEPS = 50,     /* of the fresh run that the interval is about */
@@ -95,12 +97,14 @@ struct nearest {
 /* One prediction at work. */
 struct work {
     struct lk_config_model model;
-    size_t n_runs;          /* of the configuration */
-    struct nearest own;     /* of one rank: what it is off by is a rank's own work */
-    struct nearest anchor;  /* of several ranks: what it is off by beyond that is of the step */
-    bool modelled;          /* false: measured, and without evidence for a model beside it */
-    double scale_error;     /* of the model at this distance from the nearest run, relative */
-    double own_s, anchor_s; /* measured over the model, of the estimate */
+    size_t n_runs;         /* of the configuration */
+    struct nearest own;    /* of one rank: what it is off by is a rank's own work */
+    struct nearest anchor; /* of several ranks: what it is off by beyond that is of the step */
+    bool modelled;         /* false: measured, and without evidence for a model beside it */
+    double scale_error;    /* of the model at this distance from the nearest run, relative */
+    double own_s;          /* measured over the model, of the estimate */
+    struct lk_misfit misfit;
+    struct lk_misfit_carry carry;
 };
 
 static void work_fini(struct work *w)
@@ -128,6 +132,26 @@ static enum lk_status find_nearest(struct lk_predictor *p, const struct lk_confi
     return LK_OK;
 }
 
+/* Return the parts of a simulated step. */
+static struct lk_step_parts parts_of(double step_s, const double *losses_s)
+{
+    double exposed_s =
+        losses_s[LK_LOSS_WIRE] + losses_s[LK_LOSS_LAUNCH] + losses_s[LK_LOSS_OVERLAP];
+
+    return (struct lk_step_parts){step_s - exposed_s, exposed_s};
+}
+
+/* All that several ranks take beyond the model is communication where one rank's own work is known,
+ * and unexplained where it is not: the runs have no losses. */
+static struct lk_misfit misfit_of(const struct work *w, double measured_s, double step_s,
+                                  const double *losses_s)
+{
+    struct lk_misfit_seen seen = lk_misfit_seen(NULL, NULL, w->own.n_runs > 0);
+    struct lk_step_parts parts = parts_of(step_s, losses_s);
+
+    return lk_misfit_of(&seen, measured_s, &parts);
+}
+
 /* Return the model with a rank's own work times f. */
 static struct lk_step_model with_own(const struct lk_step_model *m, double f)
 {
@@ -147,10 +171,12 @@ static enum lk_status find_runs(struct lk_predictor *p, const struct lk_config *
     enum lk_status st = LK_OK;
     struct lk_config alone = *at;
     struct lk_step_model step;
-    double mean;
+    double mean, losses_s[LK_LOSS_COUNT];
+    struct lk_meeting from, to;
     size_t n;
 
-    w->own_s = w->anchor_s = 1;
+    w->own_s = 1;
+    w->misfit = lk_misfit_none;
     alone.world_size = alone.nodes = 1;
     LK_TRY(find_nearest(p, &alone, &w->own));
     LK_TRY(find_nearest(p, at, &w->anchor));
@@ -162,8 +188,12 @@ static enum lk_status find_runs(struct lk_predictor *p, const struct lk_config *
         lk_basis_scale_error(&p->basis, at, w->anchor.n_runs ? w->anchor.config.world_size : 0);
     if (w->anchor.n_runs && w->anchor.config.world_size > 1) {
         step = with_own(&w->anchor.model.step, w->own_s);
-        LK_TRY(model_mean(p, &step, &mean, NULL));
-        w->anchor_s = lk_runs_mean(&p->basis.runs, &w->anchor.config, &n) / mean;
+        LK_TRY(model_mean(p, &step, &mean, losses_s));
+        w->misfit =
+            misfit_of(w, lk_runs_mean(&p->basis.runs, &w->anchor.config, &n), mean, losses_s);
+        from = lk_meeting_of(&w->anchor.model, &w->anchor.config);
+        to = lk_meeting_of(&w->model, at);
+        w->carry = lk_misfit_carry(&from, &to);
     } else {
         w->anchor.n_runs = 0;
     }
@@ -197,21 +227,19 @@ out:
     return st;
 }
 
-/* Set what runs are over the simulated model in a draw, or 1 where there are none. */
-static enum lk_status over_model(struct lk_predictor *p, struct nearest *r, double own,
-                                 const struct lk_draw *d, size_t i, uint64_t seed, double *out)
+/* Simulate the model of runs in a draw, and draw what they measured. */
+static enum lk_status draw_runs(struct lk_predictor *p, struct nearest *r, double own,
+                                const struct lk_draw *d, size_t i, uint64_t seed,
+                                double *out_measured_s, double *out_s, double *losses_s)
 {
     enum lk_status st = LK_OK;
     struct lk_step_model step;
-    double s;
 
-    *out = 1;
-    if (!r->n_runs)
-        return LK_OK;
+    memset(losses_s, 0, LK_LOSS_COUNT * sizeof *losses_s);
     LK_TRY(lk_config_model_costs(&r->model, p->basis.draws[i]));
     step = with_own(&r->model.step, own);
-    LK_TRY(simulate(p, &step, seed, &s, NULL));
-    *out = lk_basis_runs_draw(&p->basis, &r->config, r->n_runs, d) / s;
+    LK_TRY(simulate(p, &step, seed, out_s, losses_s));
+    *out_measured_s = lk_basis_runs_draw(&p->basis, &r->config, r->n_runs, d);
 out:
     return st;
 }
@@ -245,16 +273,23 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
     enum lk_status st = LK_OK;
     struct lk_draw of_draw = lk_basis_draw(&p->basis, i);
     uint64_t seed = lk_rng_at(p->basis.options.seed, lk_rng_stream("predictor.stragglers", 0), i);
+    struct lk_misfit misfit = lk_misfit_none;
+    double s, own, measured_s, losses_s[LK_LOSS_COUNT];
+    struct lk_step_parts parts;
     struct lk_step_model step;
-    double s, own, anchor;
 
     if (w->n_runs) {
         s = lk_basis_runs_draw(&p->basis, at, w->n_runs, &of_draw);
     } else {
-        LK_TRY(over_model(p, &w->own, 1, &of_draw, i, seed, &own));
-        if (!w->own.n_runs)
-            own = exp(w->model.compute_sd * of_draw.compute);
-        LK_TRY(over_model(p, &w->anchor, own, &of_draw, i, seed, &anchor));
+        own = exp(w->model.compute_sd * of_draw.compute);
+        if (w->own.n_runs) {
+            LK_TRY(draw_runs(p, &w->own, 1, &of_draw, i, seed, &measured_s, &s, losses_s));
+            own = measured_s / s;
+        }
+        if (w->anchor.n_runs) {
+            LK_TRY(draw_runs(p, &w->anchor, own, &of_draw, i, seed, &measured_s, &s, losses_s));
+            misfit = misfit_of(w, measured_s, s, losses_s);
+        }
         own *= of_accumulation(p, &w->model.step, at, i);
         LK_TRY(lk_config_model_costs(&w->model, p->basis.draws[i]));
         for (size_t k = 0; at->sharding != LK_SHARDING_DDP && k < w->model.step.n_colls; k++)
@@ -262,9 +297,12 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
         step = with_own(&w->model.step, own);
         step.forward_s *= exp(w->model.batch_sd * of_draw.error);
         step.backward_s *= exp(w->model.batch_sd * of_draw.error);
-        LK_TRY(simulate(p, &step, seed, &s, NULL));
-        s = anchor * lk_basis_with_error(lk_basis_alone_s(&step, at->accumulation), s,
-                                         w->scale_error, &of_draw);
+        memset(losses_s, 0, sizeof losses_s);
+        LK_TRY(simulate(p, &step, seed, &s, losses_s));
+        parts = parts_of(s, losses_s);
+        s = lk_basis_with_error(
+            misfit.own * misfit.whole * lk_basis_alone_s(&step, at->accumulation),
+            lk_misfit_step(&misfit, &w->carry, &parts), w->scale_error, &of_draw);
     }
     *out = s * exp(of_draw.run_sd * of_draw.z_new_run);
 out:
@@ -289,14 +327,17 @@ enum lk_status simulated_at(struct lk_predictor *p, const struct lk_config *at,
                             struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
+    double losses_s[LK_LOSS_COUNT];
+    struct lk_step_parts parts;
     struct work w = {0};
     struct lk_step_model step;
 
     lk_prediction_init(out, at);
     LK_TRY(work_init(p, at, &w));
     step = with_own(&w.model.step, w.own_s);
-    LK_TRY(model_mean(p, &step, &out->step_s, NULL));
-    out->step_s *= w.anchor_s;
+    LK_TRY(model_mean(p, &step, &out->step_s, losses_s));
+    parts = parts_of(out->step_s, losses_s);
+    out->step_s = lk_misfit_step(&w.misfit, &w.carry, &parts);
     LK_TRY(draw_all(p, &w, at, out));
 out:
     work_fini(&w);

@@ -178,12 +178,11 @@ START_TEST(losses_sum_to_the_step)
         sum += p.losses_s[l];
     ck_assert_double_eq_tol(sum, p.step_s, 1e-12);
     ck_assert_int_eq(p.anchor_world_size, world_sizes[_i] == 1 ? 1 : 2);
-    /* The runs take 1.3 times the model's time, which "rest" has, and no other loss; most of it is
-     * of a rank's own work, whose share falls with the ranks. */
+    /* The runs take 1.3 times the model's time, that of one rank too: a rank's own work takes as
+     * much longer, what several take beyond that is communication, and nothing is unexplained. */
     ck_assert_double_gt(p.anchor_factor, 1.15);
     ck_assert_double_lt(p.anchor_factor, 1.35);
-    ck_assert_double_eq_tol(p.losses_s[LK_LOSS_REST], p.step_s * (1 - 1 / p.anchor_factor),
-                            0.03 * p.step_s);
+    ck_assert_double_eq_tol(p.losses_s[LK_LOSS_REST], 0, 0.01 * p.step_s);
     if (world_sizes[_i] == 1)
         ck_assert_double_eq(p.losses_s[LK_LOSS_SLOW_RANK], 0);
     lk_prediction_fini(&p);
@@ -322,10 +321,9 @@ START_TEST(a_batch_outside_is_graded)
     q.axes[LK_AXIS_LOCAL_BATCH].v = batches;
     q.axes[LK_AXIS_LOCAL_BATCH].n = 3;
     sim_world_init(&w, 14, 2);
-    w.cluster.preset = _i == 1;
+    w.cluster.preset = _i == 1; /* which its points do not ask */
     ck_assert_msg(sim_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
-    ck_assert_str_eq(f.points[2].evidence_text, _i ? "preset; extrapolated x4 on local batch"
-                                                   : "extrapolated x4 on gpus, x4 on local batch");
+    ck_assert_str_eq(f.points[2].evidence_text, "extrapolated x4 on gpus, x4 on local batch");
     ck_assert_ptr_nonnull(
         forecast_says(&f, "Most samples/s of those asked for at 8 GPUs: local batch 16"));
     ck_assert_ptr_nonnull(forecast_says(&f, "1 row is extrapolated on local batch"));
@@ -408,27 +406,6 @@ START_TEST(an_anchor_without_cost_is_passed_over)
     ck_assert_ptr_nonnull(forecast_says(&f, "most is lost to"));
     lk_forecast_fini(&f);
     w.cluster.n_points = n_points;
-    sim_world_fini(&w);
-}
-END_TEST
-
-/* On a preset, runs of several ranks are of another machine: no anchor, no
- * back-test, graded preset. */
-START_TEST(a_preset_is_another_machine)
-{
-    static const struct lk_axis_value world_sizes[] = {{.count = 1}, {.count = 2}, {.count = 8}};
-    struct sim_world w;
-    struct lk_forecast f;
-    struct lk_forecast_request q = request(world_sizes, 3);
-
-    sim_world_init(&w, 10, 2);
-    w.cluster.preset = true;
-    ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
-    ck_assert_int_eq(f.points[0].evidence, LK_EVIDENCE_MEASURED);
-    ck_assert_int_eq(f.points[1].evidence, LK_EVIDENCE_PRESET);
-    ck_assert_double_nan(f.points[1].measured_step_s);
-    ck_assert_uint_eq(f.n_backtests, 1); /* of the batch, on one rank */
-    lk_forecast_fini(&f);
     sim_world_fini(&w);
 }
 END_TEST
@@ -582,7 +559,6 @@ SUITE(forecast, c)
     tcase_add_test(c, same_seed_same_numbers);
     tcase_add_test(c, no_evidence_is_refused);
     tcase_add_test(c, an_anchor_without_cost_is_passed_over);
-    tcase_add_test(c, a_preset_is_another_machine);
     tcase_add_test(c, larger_runs_and_batches_are_held_out);
     tcase_add_test(c, the_held_out_run_is_not_seen);
     tcase_add_test(c, baselines_by_hand);

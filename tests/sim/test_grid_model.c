@@ -95,7 +95,7 @@ static const struct agreement {
     {"tail, each", 0.02, 0, 0, true, true, LK_SHARDING_DDP, 0.03},
     {"ZeRO-1", 0, 0, 0, false, true, LK_SHARDING_ZERO1, 0.02},
     {"FSDP", 0, 0, 0, false, true, LK_SHARDING_ZERO3, 0.06},
-    {"all", 0.02, 0.01, 0.1, true, true, LK_SHARDING_ZERO3, 0.05},
+    {"all", 0.02, 0.01, 0.1, true, true, LK_SHARDING_ZERO3, 0.06},
 };
 
 static void know(struct lk_quantity *q, double value)
@@ -201,7 +201,7 @@ START_TEST(the_grid_agrees_with_the_full_way)
         lk_prediction_fini(&fast);
         lk_prediction_fini(&p);
     }
-    ck_assert_msg(worst < 0.006, "%s: estimate off by %g", a->name, worst);
+    ck_assert_msg(worst < 0.008, "%s: estimate off by %g", a->name, worst);
     ck_assert_msg(worst_lo < a->ends && worst_hi < a->ends, "%s: ends off by %g and %g", a->name,
                   worst_lo, worst_hi);
     ck_assert_msg(fabs(width - 1) < 0.1, "%s: widths are %g of the full way's", a->name, width);

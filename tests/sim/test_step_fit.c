@@ -270,39 +270,49 @@ START_TEST(a11_the_times_of_a_job_count)
 }
 END_TEST
 
-/* A preset's network is drawn: steps on two nodes take up to several times as long in some draws,
- * those on one node do not. */
-START_TEST(b_a_preset_network_is_drawn)
+/* A datasheet's network is drawn: steps on two nodes take up to several times as long in some
+ * draws; one whose rate is measured or stated is not. */
+START_TEST(b_a_datasheet_network_is_drawn)
 {
     struct rig r;
     struct lk_config c = {.world_size = 2, .nodes = 2, .local_batch = BATCH, .accumulation = 1};
-    size_t shape;
-    double step_s, spread[2];
+    size_t shape, n_points;
+    double step_s, spread[4];
 
     rig_init(&r, 1e8);
+    n_points = r.cluster.n_points;
     r.cluster.topology.nics_per_node = 8;
-    for (int preset = 0; preset < 2; preset++) {
+    r.cluster.n_points = 0; /* a datasheet alone */
+    ck_assert_int_eq(lk_quantity_set(&r.cluster.inter.bandwidth_Bps, 1e8, NAN, NAN, 0, "test"),
+                     LK_OK);
+    ck_assert_int_eq(lk_quantity_set(&r.cluster.inter.latency_s, 1e-5, NAN, NAN, 0, "test"), LK_OK);
+    for (int i = 0; i < 4; i++) {
         double lo = INFINITY, hi = 0;
 
-        r.cluster.preset = preset;
+        r.cluster.preset = i == 1; /* asks nothing */
+        r.cluster.inter.bandwidth_Bps.n = i == 2 ? 9 : 0;
+        r.cluster.network_stated = i == 3;
         lk_step_prior_destroy(r.prior);
         ck_assert_int_eq(lk_step_prior_create(&r.job, true, &r.cluster, DRAWS, 1, &r.prior), LK_OK);
         ck_assert_int_eq(lk_step_prior_shape(r.prior, &c, &shape), LK_OK);
-        for (size_t i = 0; i < DRAWS; i++) {
-            ck_assert_int_eq(lk_step_prior_step_s(r.prior, i, shape, 0, 0, NULL, &step_s), LK_OK);
+        for (size_t k = 0; k < DRAWS; k++) {
+            ck_assert_int_eq(lk_step_prior_step_s(r.prior, k, shape, 0, 0, NULL, &step_s), LK_OK);
             lo = fmin(lo, step_s);
             hi = fmax(hi, step_s);
         }
-        spread[preset] = hi / lo;
+        spread[i] = hi / lo;
     }
-    ck_assert_double_gt(spread[1], 4 * spread[0]);
+    ck_assert_double_eq(spread[1], spread[0]);
+    ck_assert_double_eq(spread[3], spread[2]);
+    ck_assert_double_gt(spread[0], 4 * spread[2]);
+    r.cluster.n_points = n_points;
     rig_fini(&r);
 }
 END_TEST
 
 SUITE(step_fit, t)
 {
-    tcase_add_test(t, b_a_preset_network_is_drawn);
+    tcase_add_test(t, b_a_datasheet_network_is_drawn);
     tcase_add_test(t, a11_the_law_counts_at_every_cap);
     tcase_add_test(t, a11_the_times_of_a_job_count);
     tcase_add_loop_test(t, another_machine_is_forecast, 0, 3);

@@ -1,0 +1,88 @@
+/* This file splits what runs take beyond the model, and puts it into other configurations. */
+#include "sim/forecast/misfit.h"
+
+#include "facts/loss.h"
+
+#include <math.h>
+#include <stddef.h>
+
+const struct lk_misfit lk_misfit_none = {.own = 1, .whole = 1};
+
+struct lk_meeting lk_meeting_of(const struct lk_config_model *m, const struct lk_config *c)
+{
+    struct lk_meeting all = {.between_nodes = c->nodes > 1};
+    double step_bytes = 0;
+
+    for (size_t i = 0; i < m->step.n_colls && c->world_size > 1; i++) {
+        double bytes = (double)m->colls[i].bytes;
+
+        all.cost_s += m->colls[i].cost_s;
+        all.bytes += bytes;
+        step_bytes += (m->colls[i].every_micro_batch ? c->accumulation : 1) * bytes;
+    }
+    all.times = all.bytes > 0 ? step_bytes / all.bytes : 0;
+    return all;
+}
+
+struct lk_misfit_carry lk_misfit_carry(const struct lk_meeting *from, const struct lk_meeting *to)
+{
+    struct lk_misfit_carry carry = {0, 0};
+
+    if (!(from->times > 0))
+        return carry;
+    carry.wait = to->times / from->times;
+    if (to->between_nodes == from->between_nodes && from->cost_s > 0)
+        carry.exposed = carry.wait * to->cost_s / from->cost_s;
+    else
+        carry.exposed = carry.wait * to->bytes / from->bytes;
+    return carry;
+}
+
+struct lk_misfit_seen lk_misfit_seen(const double *losses_s, const double *modelled_s,
+                                     bool own_known)
+{
+    double step_s = 0;
+
+    if (!losses_s)
+        return (struct lk_misfit_seen){.by = own_known ? LK_MISFIT_COMMUNICATES : LK_MISFIT_UNSEEN};
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        step_s += losses_s[i];
+    return (struct lk_misfit_seen){
+        .by = LK_MISFIT_SPLIT,
+        .exposed = (losses_s[LK_LOSS_WIRE] + losses_s[LK_LOSS_LAUNCH] + losses_s[LK_LOSS_OVERLAP]) /
+                   step_s,
+        .rest = losses_s[LK_LOSS_REST] / step_s,
+        .wait_s = losses_s[LK_LOSS_STRAGGLER] - modelled_s[LK_LOSS_STRAGGLER],
+        .optimizer_s = losses_s[LK_LOSS_OPTIMIZER] - modelled_s[LK_LOSS_OPTIMIZER]};
+}
+
+struct lk_misfit lk_misfit_of(const struct lk_misfit_seen *seen, double measured_s,
+                              const struct lk_step_parts *modelled)
+{
+    struct lk_misfit m = lk_misfit_none;
+    double explained_s = measured_s * (1 - seen->rest);
+    double own_s = explained_s - measured_s * seen->exposed - seen->wait_s - seen->optimizer_s;
+
+    if (seen->by == LK_MISFIT_SPLIT && own_s > 0) {
+        m.own = own_s / modelled->own_s;
+        m.exposed_s = measured_s * seen->exposed - modelled->exposed_s;
+        m.wait_s = seen->wait_s;
+        m.optimizer_s = seen->optimizer_s;
+        m.whole = measured_s / explained_s;
+    } else if (seen->by == LK_MISFIT_COMMUNICATES && measured_s >= modelled->own_s) {
+        m.exposed_s = measured_s - modelled->own_s - modelled->exposed_s;
+    } else {
+        m.whole = measured_s / (modelled->own_s + modelled->exposed_s);
+    }
+    return m;
+}
+
+double lk_misfit_step(const struct lk_misfit *m, const struct lk_misfit_carry *carry,
+                      const struct lk_step_parts *modelled)
+{
+    double own_s = m->own * modelled->own_s + carry->wait * m->wait_s;
+    double exposed_s = modelled->exposed_s + carry->exposed * m->exposed_s;
+
+    return m->whole *
+           (own_s + (exposed_s > 0 ? exposed_s : 0) + (carry->wait > 0 ? m->optimizer_s : 0));
+}

@@ -1,0 +1,65 @@
+/*
+ * A misfit is what runs of several ranks take beyond the model. It stays in the part of the step
+ * where it was seen: a forecast takes a rank's own work as many times as the runs did, adds what
+ * they waited and communicated longer, and multiplies the whole step by what nothing explains.
+ *
+ * The runs' losses tell the parts (facts/loss.h). Without them a run of one rank tells a rank's own
+ * work, and all beyond it is exposed communication. With neither, the whole misfit is unexplained.
+ */
+#ifndef LK_SIM_FORECAST_MISFIT_H
+#define LK_SIM_FORECAST_MISFIT_H
+
+#include "facts/config.h"
+#include "sim/step/config.h"
+
+#include <stdbool.h>
+
+/* The parts of a modelled step, s: a rank's own work, with the wait for the slowest and with
+ * optimizer and gaps, and what collectives add to it. */
+struct lk_step_parts {
+    double own_s, exposed_s;
+};
+
+/* Where measured steps went. */
+struct lk_misfit_seen {
+    enum { LK_MISFIT_UNSEEN, LK_MISFIT_COMMUNICATES, LK_MISFIT_SPLIT } by;
+    double exposed, rest;       /* SPLIT: shares of the measured step */
+    double wait_s, optimizer_s; /* SPLIT: longer than modelled */
+};
+
+struct lk_misfit {
+    double own;                            /* measured over modelled */
+    double exposed_s, wait_s, optimizer_s; /* beyond the model's */
+    double whole;                          /* measured over what is explained */
+};
+
+/* What the ranks of a configuration exchange in a step; one rank exchanges nothing. */
+struct lk_meeting {
+    double cost_s, bytes; /* of all collectives, each once, as modelled */
+    double times;         /* how often a step has them, by bytes: small ones hardly count */
+    bool between_nodes;
+};
+struct lk_meeting lk_meeting_of(const struct lk_config_model *m, const struct lk_config *c);
+
+/* What a configuration has over the one where the misfit was seen: collectives over links of the
+ * same kind are as much longer as their cost, those over other links only as they have more bytes.
+ */
+struct lk_misfit_carry {
+    double exposed, wait;
+};
+struct lk_misfit_carry lk_misfit_carry(const struct lk_meeting *from, const struct lk_meeting *to);
+
+extern const struct lk_misfit lk_misfit_none;
+
+/* losses_s: measured, NULL: not known; modelled_s: the model's. own_known: runs of one rank tell a
+ * rank's own work. */
+struct lk_misfit_seen lk_misfit_seen(const double *losses_s, const double *modelled_s,
+                                     bool own_known);
+/* Compare a measured step with the model's parts: the step by the misfit is measured_s again. */
+struct lk_misfit lk_misfit_of(const struct lk_misfit_seen *seen, double measured_s,
+                              const struct lk_step_parts *modelled);
+/* Return the step of a configuration with the modelled parts. */
+double lk_misfit_step(const struct lk_misfit *m, const struct lk_misfit_carry *carry,
+                      const struct lk_step_parts *modelled);
+
+#endif
