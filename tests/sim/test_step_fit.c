@@ -230,7 +230,7 @@ START_TEST(a_smaller_batch_is_a_shorter_step)
 {
     static const char *const names[] = {"law", "job", "both"};
 
-    for (size_t i = 0; i < cases_or(40); i++) {
+    for (size_t i = 0; i < cases_or(4000) / 100; i++) {
         struct lk_rng g = lk_rng_init(40, i);
         struct lk_predictor_options o = {.level = 0.9, .draws = 2, .seed = 1, .scale_error = 0};
         struct lk_predictor *job = NULL;
@@ -374,7 +374,7 @@ END_TEST
 
 SUITE(step_fit, t)
 {
-    tcase_set_timeout(t, 60);
+    tcase_set_timeout(t, 600);
     tcase_add_test(t, b_a_preset_network_is_drawn);
     tcase_add_test(t, a11_the_law_counts_at_every_cap);
     tcase_add_test(t, a11_the_times_of_a_job_count);
