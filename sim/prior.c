@@ -34,9 +34,8 @@ enum lk_prior lk_prior_of_scale(size_t n_points, bool preset)
     return n_points && !preset ? LK_PRIOR_MEASURED_SCALE_ERROR : LK_PRIOR_SCALE_ERROR;
 }
 
-size_t lk_prior_scale_tests(size_t n_points, bool preset)
+size_t lk_prior_scale_tests(enum lk_prior p)
 {
-    bool measured = lk_prior_of_scale(n_points, preset) == LK_PRIOR_MEASURED_SCALE_ERROR;
-
-    return (size_t)lk_prior_value(measured ? LK_PRIOR_MEASURED_SCALE_TESTS : LK_PRIOR_SCALE_TESTS);
+    return (size_t)lk_prior_value(p == LK_PRIOR_MEASURED_SCALE_ERROR ? LK_PRIOR_MEASURED_SCALE_TESTS
+                                                                     : LK_PRIOR_SCALE_TESTS);
 }

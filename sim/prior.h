@@ -117,10 +117,10 @@ enum lk_prior { LK_PRIOR_LIST(LK_WORD_VALUE) LK_PRIOR_COUNT };
 double lk_prior_value(enum lk_prior p);
 /* Return a draw of what is at least 0: its mean over the standard normal z is `mean`. */
 double lk_prior_half_normal(double mean, double z);
-/* Return the scale error to assume on a cluster with this many measured points, and as how many
- * back-tests it counts. */
+/* Return the scale error to assume on a cluster with this many measured points. */
 enum lk_prior lk_prior_of_scale(size_t n_points, bool preset);
-size_t lk_prior_scale_tests(size_t n_points, bool preset);
+/* Return as how many back-tests a scale error counts. */
+size_t lk_prior_scale_tests(enum lk_prior p);
 const char *lk_prior_source(enum lk_prior p);
 
 #endif

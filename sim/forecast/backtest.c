@@ -272,11 +272,11 @@ static bool add_jump(const struct lk_backtests *b, size_t i, double *errors, dou
     return true;
 }
 
-double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_t prior_tests,
-                               size_t *out_n)
+double lk_backtest_scale_error(const struct lk_backtests *b, enum lk_prior prior, size_t *out_n)
 {
-    double shares = (double)prior_tests * PRIOR_SHARE * PRIOR_SHARE;
-    double errors = shares * prior * prior;
+    double one = lk_prior_value(prior);
+    double shares = (double)lk_prior_scale_tests(prior) * PRIOR_SHARE * PRIOR_SHARE;
+    double errors = shares * one * one;
 
     *out_n = 0;
     for (size_t i = 0; i < b->n; i++)

@@ -12,6 +12,7 @@
 #include "facts/score.h"
 #include "sim/forecast/baseline.h"
 #include "sim/forecast/evidence.h"
+#include "sim/prior.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,12 +46,11 @@ void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed o
 
 /*
  * Return a model's error for each doubling of the ranks, relative to the time of the collectives
- * (rms), from the scale back-tests and the prior's error, which counts as prior_tests of them, each
- * of a doubling of steps that are half collectives. All tests of one number of GPUs count as one.
- * *out_n is the number of these.
+ * (rms), from the scale back-tests and the prior's error, which counts as lk_prior_scale_tests of
+ * them, each of a doubling of steps that are half collectives. All tests of one number of GPUs
+ * count as one. *out_n is the number of these.
  */
-double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_t prior_tests,
-                               size_t *out_n);
+double lk_backtest_scale_error(const struct lk_backtests *b, enum lk_prior prior, size_t *out_n);
 
 /* Score the predictions and their intervals, or one baseline where it applies. */
 enum lk_status lk_backtest_score(const struct lk_backtests *b, struct lk_score *out);

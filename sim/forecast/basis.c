@@ -88,12 +88,12 @@ struct lk_draw lk_basis_draw(const struct lk_basis *b, size_t i)
     struct lk_rng g = lk_rng_init(b->options.seed, lk_rng_stream("predictor.draw", i));
     struct lk_rng fresh = lk_rng_init(b->options.seed, lk_rng_stream("predictor.fresh_run", i));
     struct lk_draw w = {.run_sd = lk_runs_sd_draw(&b->runs, &fresh)};
+    enum lk_prior prior = lk_prior_of_scale(b->cluster->n_points, b->cluster->preset);
 
     w.z_new_run = lk_rng_normal(&fresh);
     w.compute = lk_rng_normal(&g);
     w.error = student(&g, 4) / sqrt(2); /* its variance is 2 */
-    w.scale = student(&fresh, lk_prior_scale_tests(b->cluster->n_points, b->cluster->preset) +
-                                  b->options.scale_tests);
+    w.scale = student(&fresh, lk_prior_scale_tests(prior) + b->options.scale_tests);
     w.past = lk_rng_u64(&g);
     return w;
 }

@@ -271,12 +271,10 @@ static struct lk_evidence_source source_of(struct model *m);
 static enum lk_status learn_scale_error(struct model *m, struct lk_backtests *out)
 {
     struct lk_evidence_source source = source_of(m);
-    const struct lk_cluster *c = m->cluster;
+    enum lk_prior prior = lk_prior_of_scale(m->cluster->n_points, m->cluster->preset);
 
     LK_PASS(lk_backtest_run(&source, m->options.level, 0, out));
-    m->options.scale_error = lk_backtest_scale_error(
-        out, lk_prior_value(lk_prior_of_scale(c->n_points, c->preset)),
-        lk_prior_scale_tests(c->n_points, c->preset), &m->options.scale_tests);
+    m->options.scale_error = lk_backtest_scale_error(out, prior, &m->options.scale_tests);
     return LK_OK;
 }
 
@@ -446,9 +444,8 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
     }
     if (m->options.scale_tests)
         LK_PASS(lk_forecast_note(out,
-                                 "model error: %.1f %% of the collectives' time for each doubling "
-                                 "of the GPUs, by other jobs and scales of this one that were held "
-                                 "out: %zu",
+                                 "model error: %.1f %% of the collectives' time a doubling of the "
+                                 "GPUs, by other jobs and scales of this one held out: %zu",
                                  100 * m->options.scale_error, m->options.scale_tests));
     else
         LK_PASS(lk_forecast_note(

@@ -2,7 +2,7 @@
 #include "sim/throughput/scaling.h"
 
 #include "base/array.h"
-#include "sim/throughput/shapes.h"
+#include "sim/curve_shapes.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -464,6 +464,18 @@ static enum lk_status add_shapes(const struct lk_scaling_law *law, const double 
                                  const double *log_evidence, double least, double log_weight,
                                  struct lk_mixture *out)
 {
+    const struct lk_scaling_prior *p = &law->prior;
+    const struct lk_shape_prior shapes = {.saturated = p->saturated,
+                                          .falling = p->falling,
+                                          .falling_spread = p->falling_spread,
+                                          .levelled = p->levelled,
+                                          .jump = p->jump,
+                                          .jump_size = p->jump_size,
+                                          .recovery = p->recovery,
+                                          .serial = p->serial,
+                                          .serial_share = p->serial_share,
+                                          .serial_spread = p->serial_spread,
+                                          .serial_error = p->serial_error};
     double lg_gpus[LK_SCALING_POINTS_MAX];
     const struct lk_shape_rows rows = {.lg_gpus = lg_gpus,
                                        .y = y + law->curve,
@@ -477,12 +489,12 @@ static enum lk_status add_shapes(const struct lk_scaling_law *law, const double 
 
     for (size_t i = 0; i < rows.n; i++)
         lg_gpus[i] = law->rows[law->curve + i].lg_gpus;
-    LK_PASS(lk_shapes_add(&law->prior, &rows, log_weight, out));
+    LK_PASS(lk_shapes_add(&shapes, &rows, log_weight, out));
     for (size_t i = first; i < out->n && !law->global; i++) {
-        struct lk_mixture_part *p = &out->parts[i];
+        struct lk_mixture_part *part = &out->parts[i];
 
-        p->mean += moved(law, p->mean - rows.y[0], &slope);
-        p->sd *= slope;
+        part->mean += moved(law, part->mean - rows.y[0], &slope);
+        part->sd *= slope;
     }
     return LK_OK;
 }

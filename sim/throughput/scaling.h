@@ -35,7 +35,7 @@
  * Brownian motion over log2 of the batch.
  *
  * Two shapes that these effects lack, saturation and Amdahl's law, count by how well they explain
- * the rows (sim/throughput/shapes.h). Nor does a forecast leave what the last counts of several
+ * the rows (sim/curve_shapes.h). Nor does a forecast leave what the last counts of several
  * GPUs show: more GPUs bring no fewer samples a second unless the last two steps between counts
  * did, and a doubling grows by at most four times as much as the last one.
  *
@@ -45,9 +45,9 @@
 #ifndef LK_SIM_THROUGHPUT_SCALING_H
 #define LK_SIM_THROUGHPUT_SCALING_H
 
+#include "base/mixture.h"
 #include "base/status.h"
 #include "facts/config.h"
-#include "sim/throughput/mixture.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,10 +12,20 @@
  * explains the rows, given those before it by the law, so it hardly counts where the rows show no
  * loss.
  */
-#ifndef LK_SIM_THROUGHPUT_SHAPES_H
-#define LK_SIM_THROUGHPUT_SHAPES_H
+#ifndef LK_SIM_CURVE_SHAPES_H
+#define LK_SIM_CURVE_SHAPES_H
 
-#include "sim/throughput/scaling.h"
+#include "base/mixture.h"
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* Constants of LK_SCALING_LIST (sim/throughput/scaling.h) by their names there; jump: of the law.
+ */
+struct lk_shape_prior {
+    double saturated, falling, falling_spread, levelled, jump, jump_size, recovery;
+    double serial, serial_share, serial_spread, serial_error;
+};
 
 /* Rows of one local batch, or of one global batch, by ascending GPUs, and the target's GPUs. */
 struct lk_shape_rows {
@@ -27,7 +37,7 @@ struct lk_shape_rows {
 };
 
 /* Add y of the target by both shapes, as lk_scaling_law_add does by the law. */
-enum lk_status lk_shapes_add(const struct lk_scaling_prior *prior, const struct lk_shape_rows *rows,
+enum lk_status lk_shapes_add(const struct lk_shape_prior *prior, const struct lk_shape_rows *rows,
                              double log_weight, struct lk_mixture *out);
 
 #endif

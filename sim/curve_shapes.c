@@ -1,4 +1,4 @@
-#include "sim/throughput/shapes.h"
+#include "sim/curve_shapes.h"
 
 #include <math.h>
 
@@ -47,7 +47,7 @@ static double log_ex_gaussian(double x, double mean, double sd)
     return tail - log(mean);
 }
 
-static enum lk_status add_saturated(const struct lk_scaling_prior *p, const struct lk_shape_rows *r,
+static enum lk_status add_saturated(const struct lk_shape_prior *p, const struct lk_shape_rows *r,
                                     double log_weight, struct lk_mixture *out)
 {
     const size_t last = r->n - 1, first = r->lg_gpus[0] > 0 ? 0 : 1;
@@ -89,7 +89,7 @@ static double serial_y(double share, double lg_gpus)
     return log1p(share * (exp2(lg_gpus) - 1));
 }
 
-static enum lk_status add_serial(const struct lk_scaling_prior *p, const struct lk_shape_rows *r,
+static enum lk_status add_serial(const struct lk_shape_prior *p, const struct lk_shape_rows *r,
                                  double log_weight, struct lk_mixture *out)
 {
     for (int k = 0; k < VALUES; k++) {
@@ -109,7 +109,7 @@ static enum lk_status add_serial(const struct lk_scaling_prior *p, const struct 
     return LK_OK;
 }
 
-enum lk_status lk_shapes_add(const struct lk_scaling_prior *prior, const struct lk_shape_rows *rows,
+enum lk_status lk_shapes_add(const struct lk_shape_prior *prior, const struct lk_shape_rows *rows,
                              double log_weight, struct lk_mixture *out)
 {
     LK_PASS(add_saturated(prior, rows, log_weight + log(prior->saturated), out));

@@ -2,8 +2,8 @@
  * A mixture of normal distributions in one dimension: a forecast when several models of the same
  * measurements remain possible.
  */
-#ifndef LK_SIM_THROUGHPUT_MIXTURE_H
-#define LK_SIM_THROUGHPUT_MIXTURE_H
+#ifndef LK_BASE_MIXTURE_H
+#define LK_BASE_MIXTURE_H
 
 #include "base/status.h"
 

@@ -1,4 +1,4 @@
-#include "sim/throughput/mixture.h"
+#include "base/mixture.h"
 
 #include "base/array.h"
 
