@@ -3,7 +3,10 @@
  * published_scaling.csv, or $LOCKSTEP_DATA's), with constants fitted to other sources only.
  *
  *     build/bench/accuracy_scaling                    prints tables in Markdown
- *     build/bench/accuracy_scaling --points NEW.csv   writes every held-out point, too
+ *     build/bench/accuracy_scaling --points NEW.csv [NEW_FOLDS.csv]
+ *                                                     writes every held-out point, and the
+ * constants fitted to all folds but each, too build/bench/accuracy_scaling --given FOLDS.csv prints
+ * errors and scores as CSV, by these constants: the same without minutes of fits
  *     build/bench/accuracy_scaling --fit              prints the values of LK_SCALING_LIST
  *
  * Held out of each series (bench/lib/published_series.h): the largest count, from all smaller ones;
@@ -16,6 +19,7 @@
  * Divisions: tests / fits / constant widths / tables / main.
  */
 #include "base/array.h"
+#include "base/csv.h"
 #include "bench/lib/published_series.h"
 #include "bench/lib/scaling_fit.h"
 #include "facts/score.h"
@@ -164,25 +168,64 @@ static void deal(struct data *d, bool by_repository)
         d->v[i].fold = d->folds[d->v[i].s - v];
 }
 
-/* Every series by constants fitted to other groups. */
+/* Every series by the constants of its fold. */
+static enum lk_status predict_by(struct data *d, const struct lk_scaling_prior *folds)
+{
+    for (size_t i = 0; i < d->n; i++)
+        LK_PASS(predict(&d->v[i], &folds[d->v[i].fold]));
+    return LK_OK;
+}
+
+/* Every series by constants fitted to other groups, which are set in out_folds. */
 static enum lk_status predict_all(struct data *d, const struct lk_scaling_prior *all,
-                                  bool by_repository)
+                                  bool by_repository, struct lk_scaling_prior *out_folds)
 {
     enum lk_status st = LK_OK;
     struct scaling_series *v = NULL;
-    struct lk_scaling_prior p;
 
     LK_TRY(lk_alloc(&v, d->series.n, sizeof *v));
     deal(d, by_repository);
     for (int fold = 0; fold < FOLDS; fold++) {
         weigh(d, fold, v);
-        LK_TRY(scaling_fit(v, d->series.n, all, FOLD_ITERATIONS, &p));
-        for (size_t i = 0; i < d->n; i++)
-            if (d->v[i].fold == fold)
-                LK_TRY(predict(&d->v[i], &p));
+        LK_TRY(scaling_fit(v, d->series.n, all, FOLD_ITERATIONS, &out_folds[fold]));
     }
+    LK_TRY(predict_by(d, out_folds));
 out:
     free(v);
+    return st;
+}
+
+/* ---- Constants of folds ---- */
+
+#define COLUMN(field, value, text) {#field, true},
+static const struct lk_csv_column constants[] = {LK_SCALING_LIST(COLUMN)};
+#undef COLUMN
+
+static void write_folds(FILE *f, const struct lk_scaling_prior *folds)
+{
+    for (int k = 0; k < LK_SCALING_CONSTANT_COUNT; k++)
+        fprintf(f, "%s%s", k ? "," : "", constants[k].name);
+    for (int i = 0; i < FOLDS; i++)
+        for (int k = 0; k < LK_SCALING_CONSTANT_COUNT; k++)
+            fprintf(f, "%s%.6g", k ? "," : "\n", ((const double *)&folds[i])[k]);
+    fprintf(f, "\n");
+}
+
+static enum lk_status read_folds(const char *path, struct lk_scaling_prior *folds)
+{
+    enum lk_status st = LK_OK;
+    struct lk_csv *t = NULL;
+
+    LK_TRY(lk_csv_load(path, constants, LK_SCALING_CONSTANT_COUNT, LK_CSV_STRICT, &t));
+    if (lk_csv_rows(t) != FOLDS) {
+        st = lk_fail(LK_EPARSE, "%s: %zu rows, not %d", path, lk_csv_rows(t), FOLDS);
+        goto out;
+    }
+    for (size_t i = 0; i < FOLDS; i++)
+        for (size_t k = 0; k < LK_SCALING_CONSTANT_COUNT; k++)
+            LK_TRY(lk_csv_real(t, i, k, 0, 1e6, &((double *)&folds[i])[k]));
+out:
+    lk_csv_free(t);
     return st;
 }
 
@@ -406,23 +449,56 @@ static void write_points(FILE *f, const struct data *d)
 
 /* ---- Main ---- */
 
-static enum lk_status evaluate(struct data *d, const struct lk_scaling_prior *all, FILE *points)
+static enum lk_status evaluate(struct data *d, const struct lk_scaling_prior *all, FILE *points,
+                               FILE *fold_file)
 {
     const struct subset tier_a = {.kind = LARGEST, .tier = 'A'};
+    struct lk_scaling_prior folds[FOLDS];
 
-    LK_PASS(predict_all(d, all, false));
+    LK_PASS(predict_all(d, all, false, folds));
     choose_constants(d);
     LK_PASS(print_baselines(d));
     LK_PASS(print_details(d));
     if (points)
         write_points(points, d);
-    LK_PASS(predict_all(d, all, true));
+    if (fold_file)
+        write_folds(fold_file, folds);
+    LK_PASS(predict_all(d, all, true, folds));
     choose_constants(d);
     print_heading("constants of other repositories");
     return print_subset(d, "tier A", &tier_a);
 }
 
-static enum lk_status run(bool fit, FILE *points)
+/* Prints each kind's and tier's mean error and score. */
+static enum lk_status print_given(struct data *d, const char *path)
+{
+    struct lk_scaling_prior folds[FOLDS];
+
+    LK_PASS(read_folds(path, folds));
+    deal(d, false);
+    LK_PASS(predict_by(d, folds));
+    for (int k = 0; k < KIND_COUNT; k++)
+        for (const char *tier = "AB"; *tier; tier++) {
+            const struct subset q = {(enum kind)k, *tier, 0, NULL};
+            struct lk_score s;
+
+            LK_PASS(score(d, &q, OURS, &s));
+            if (s.n)
+                printf("law: %s, tier %c: mean error in percent,%.4f\n"
+                       "law: %s, tier %c: interval score,%.5f\n",
+                       kinds[k].text, *tier, 100 * s.errors.mean, kinds[k].text, *tier, s.score);
+        }
+    return LK_OK;
+}
+
+/* What the command line asks for. */
+struct asked {
+    bool fit;
+    const char *given;
+    FILE *points, *folds;
+};
+
+static enum lk_status run(const struct asked *q)
 {
     enum lk_status st = LK_OK;
     struct data d = {0};
@@ -432,15 +508,19 @@ static enum lk_status run(bool fit, FILE *points)
     LK_TRY(published_series_read(&d.series));
     LK_TRY(make_tests(&d));
     LK_TRY(lk_alloc(&d.folds, d.series.n, sizeof *d.folds));
+    if (q->given) {
+        LK_TRY(print_given(&d, q->given));
+        goto out;
+    }
     LK_TRY(lk_alloc(&v, d.series.n, sizeof *v));
     weigh(&d, -1, v);
     LK_TRY(scaling_fit(v, d.series.n, &lk_scaling_default, ALL_ITERATIONS, &all));
-    if (fit) {
+    if (q->fit) {
 #define PRINT(field, value, text) printf("X(%s, %.4g)\n", #field, all.field);
         LK_SCALING_LIST(PRINT)
 #undef PRINT
     } else {
-        LK_TRY(evaluate(&d, &all, points));
+        LK_TRY(evaluate(&d, &all, q->points, q->folds));
     }
 out:
     free(v);
@@ -448,23 +528,38 @@ out:
     return st;
 }
 
+/* Never over a table of somebody's measurements. */
+static enum lk_status create(const char *path, FILE **out)
+{
+    *out = fopen(path, "wx");
+    return *out ? LK_OK : lk_fail(LK_EIO, "%s: %s", path, strerror(errno));
+}
+
+static enum lk_status close_file(FILE *f, const char *path, enum lk_status st)
+{
+    return f && fclose(f) && st == LK_OK ? lk_fail(LK_EIO, "%s: write failed", path) : st;
+}
+
 int main(int argc, char **argv)
 {
-    bool fit = argc == 2 && !strcmp(argv[1], "--fit");
-    bool writes = argc == 3 && !strcmp(argv[1], "--points");
+    const char *what = argc > 1 ? argv[1] : "";
+    bool writes = (argc == 3 || argc == 4) && !strcmp(what, "--points");
+    struct asked q = {.fit = argc == 2 && !strcmp(what, "--fit"),
+                      .given = argc == 3 && !strcmp(what, "--given") ? argv[2] : NULL};
     enum lk_status st = LK_OK;
-    FILE *points = NULL;
 
-    if (argc > 1 && !fit && !writes)
-        st = lk_fail(LK_EUSAGE, "usage: accuracy_scaling [--fit | --points NEW.csv]; it reads the "
-                                "table of $LOCKSTEP_DATA");
-    /* Never over a table of somebody's measurements. */
-    else if (writes && !(points = fopen(argv[2], "wx")))
-        st = lk_fail(LK_EIO, "%s: %s", argv[2], strerror(errno));
-    else
-        st = run(fit, points);
-    if (points && fclose(points) && st == LK_OK)
-        st = lk_fail(LK_EIO, "%s: write failed", argv[2]);
+    if (argc > 1 && !q.fit && !q.given && !writes)
+        st = lk_fail(LK_EUSAGE,
+                     "usage: accuracy_scaling [--fit | --given FOLDS.csv | --points NEW.csv "
+                     "[NEW_FOLDS.csv]]; it reads the table of $LOCKSTEP_DATA");
+    if (st == LK_OK && writes)
+        st = create(argv[2], &q.points);
+    if (st == LK_OK && writes && argc == 4)
+        st = create(argv[3], &q.folds);
+    if (st == LK_OK)
+        st = run(&q);
+    st = close_file(q.points, argv[2], st);
+    st = close_file(q.folds, argv[3], st);
     if (st != LK_OK)
         fprintf(stderr, "bench/accuracy_scaling: %s\n", lk_error_text());
     return lk_status_exit_code(st);

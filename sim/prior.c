@@ -40,3 +40,9 @@ enum lk_prior lk_prior_of_scale(size_t n_points)
 {
     return n_points ? LK_PRIOR_MEASURED_SCALE_ERROR : LK_PRIOR_SCALE_ERROR;
 }
+
+size_t lk_prior_scale_tests(enum lk_prior p)
+{
+    return (size_t)lk_prior_value(p == LK_PRIOR_MEASURED_SCALE_ERROR ? LK_PRIOR_MEASURED_SCALE_TESTS
+                                                                     : LK_PRIOR_SCALE_TESTS);
+}

@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-enum { LK_SIMPLEX_MAX = 24 };
+enum { LK_SIMPLEX_MAX = 32 };
 
 typedef enum lk_status lk_simplex_fn(const double *x, void *ctx, double *out);
 

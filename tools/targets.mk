@@ -2,7 +2,7 @@
 
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-.PHONY: accuracy fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs kernel-table install uninstall validate-net validate-net-short
+.PHONY: accuracy accuracy-gate fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs kernel-table install uninstall validate-net validate-net-short
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -12,6 +12,7 @@ help:
 	@echo '  make bench      comparisons with PyTorch DDP, gloo and Open MPI; cost of recording; known truths'
 	@echo '  make validate-net validate-net-short  the forecast against replays on shaped links (root; 13 min and 75 s)'
 	@echo '  make accuracy   docs/accuracy.md again, from the public data in $$LOCKSTEP_DATA or bench/data'
+	@echo '  make accuracy-gate  held-out errors and scores against those that the last make accuracy recorded'
 	@echo '  make layering headers lint format-check format'
 	@echo '  make docs       the tables of options in docs/, from the program'
 	@echo '  make install uninstall PREFIX=/usr/local'
@@ -93,10 +94,15 @@ validate-net validate-net-short:
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all $(BUILD)/bench/net
 	@tests/net/validate $(if $(filter %-short,$@),short,full) $(BUILD) || [ $$? = 77 ]
 
-# The generated parts of docs/accuracy.md, from public data; some minutes.
+# The generated parts of docs/accuracy.md and the record of accuracy-gate, from public data; some minutes.
 accuracy:
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all bench-bin
 	@tools/accuracy $(BUILD)
+
+# Fails where an error or score is worse than recorded; some seconds. Suite accuracy_gate does the same in make check.
+accuracy-gate:
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) $(BUILD)/bench/accuracy_scaling $(BUILD)/bench/accuracy_collectives
+	@tools/accuracy_gate $(BUILD)
 
 docs: all
 	$(Q)tools/options $(BUILD)/lockstep

@@ -4,9 +4,13 @@
 #include "sim/simplex.h"
 
 #include <math.h>
+#include <stddef.h>
 
-/* The last one, recovery, is assumed. */
-enum { N = LK_SCALING_CONSTANT_COUNT - 1, FEW = 2 };
+/* The last ones, from recovery on, are assumed. */
+enum {
+    N = (int)(offsetof(struct lk_scaling_prior, recovery) / sizeof(double)),
+    FEW = 2,
+};
 
 static const double LN_SQRT_2PI = 0.91893853320467274;
 static const double EARLIER_WEIGHT = 0.5;
@@ -36,9 +40,17 @@ const struct lk_scaling_prior scaling_start = {.once = 0.02,
                                                .jump_size = 0.08,
                                                .hidden = 0.7,
                                                .amortised = 0.7,
-                                               .batch = 0.09,
+                                               .batch = 0.15,
                                                .batch_walk = 0.1,
-                                               .recovery = 1};
+                                               .serial = 0.05,
+                                               .serial_share = 0.005,
+                                               .serial_spread = 1.5,
+                                               .serial_error = 0.02,
+                                               .recovery = 1,
+                                               .saturated = 0.01,
+                                               .falling = 0.03,
+                                               .falling_spread = 1.2,
+                                               .levelled = 0.02};
 
 /* Return ln of a normalised mixture's density at x. */
 static double log_density(const struct lk_mixture *m, double x)
@@ -131,10 +143,9 @@ struct problem {
 static enum lk_status objective_of_logs(const double *x, void *ctx, double *out)
 {
     const struct problem *q = ctx;
-    struct lk_scaling_prior p;
+    struct lk_scaling_prior p = lk_scaling_default;
     double *c = (double *)&p;
 
-    p.recovery = 0;
     for (size_t i = 0; i < N; i++)
         c[i] = exp(x[i]);
     return scaling_objective(q->series, q->n, &p, out);
@@ -156,9 +167,9 @@ enum lk_status scaling_fit(const struct scaling_series *series, size_t n,
     for (size_t i = 0; i < N; i++)
         x[i] = log(start[i]);
     LK_TRY(lk_simplex_minimise(objective_of_logs, &q, x, N, FIRST_STEP, iterations, NULL));
+    *out = *from;
     for (size_t i = 0; i < N; i++)
         c[i] = exp(x[i]);
-    out->recovery = from->recovery;
 out:
     return st;
 }

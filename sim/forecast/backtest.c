@@ -141,14 +141,10 @@ static void describe(const struct rest *rest, const struct lk_backtest_item *ite
 static void set_item(const struct rest *rest, const struct lk_prediction *p,
                      struct lk_backtest_item *item)
 {
-    int most = 0;
-
-    for (size_t i = 0; i < rest->n; i++)
-        most = rest->v[i].config.world_size > most ? rest->v[i].config.world_size : most;
-    item->reach = most ? (double)item->config.world_size / most : NAN;
     item->test.predicted_s = p->step_s;
     item->test.lo_s = p->lo_s;
     item->test.hi_s = p->hi_s;
+    item->scale_share = p->scale_share;
     item->law_s = p->law_s;
     describe(rest, item, item->test.what, sizeof item->test.what);
     (item->is_batch ? set_batch_baselines : set_scale_baselines)(rest, item);
@@ -238,51 +234,54 @@ void lk_backtests_fini(struct lk_backtests *b)
 
 /* ---- Error and table ---- */
 
-/* Return true if a back-test tells the error of the scale; square: of that of one doubling. */
-static bool scale_square(const struct lk_backtest_item *item, double *square)
-{
-    double e = log(item->test.measured_s / item->test.predicted_s) / log2(item->reach);
+/* The share of collectives in the steps of the runs behind the priors. */
+static const double PRIOR_SHARE = 0.5;
 
-    *square = e * e;
-    return !item->is_batch && item->reach > 1 && isfinite(e);
+/* Return true if a back-test tells the error of the scale; square: of it, less what one
+ * configuration and one run differ by from the next, which is drawn apart. */
+static bool tells_scale(const struct lk_backtest_item *item, double *square)
+{
+    double e = log(item->test.measured_s / item->test.predicted_s);
+    double apart = hypot(lk_prior_value(LK_PRIOR_BASE_ERROR), lk_prior_value(LK_PRIOR_RUN_SD));
+
+    *square = fmax(0, e * e - apart * apart);
+    return !item->is_batch && item->scale_share > 0 && isfinite(e);
 }
 
-/* Sum the squares of all tests of the jump to item i's GPUs, which err alike: they are one test.
- * Return false if an item before i has them. */
-static bool jump_error(const struct lk_backtests *b, size_t i, double *squares, double *tests)
+/* Add the squares of the errors and shares of all tests of the jump to item i's GPUs, which err
+ * alike: they are one test. Return false if an item before i has them, or none tells. */
+static bool add_jump(const struct lk_backtests *b, size_t i, double *errors, double *shares)
 {
-    double square;
+    double square, e = 0, s = 0, tests = 0;
 
-    *squares = *tests = 0;
-    if (!scale_square(&b->items[i], &square))
+    if (!tells_scale(&b->items[i], &square))
         return false;
     for (size_t k = 0; k < b->n; k++) {
-        if (b->items[k].config.world_size != b->items[i].config.world_size ||
-            !scale_square(&b->items[k], &square))
+        const struct lk_backtest_item *item = &b->items[k];
+
+        if (item->config.world_size != b->items[i].config.world_size || !tells_scale(item, &square))
             continue;
         if (k < i)
             return false;
-        *squares += square;
-        ++*tests;
+        e += square;
+        s += item->scale_share * item->scale_share;
+        tests++;
     }
+    *errors += e / tests;
+    *shares += s / tests;
     return true;
 }
 
-double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_t *out_n)
+double lk_backtest_scale_error(const struct lk_backtests *b, enum lk_prior prior, size_t *out_n)
 {
-    double weight = lk_prior_value(LK_PRIOR_SCALE_TESTS), n = weight;
-    double sum = weight * prior * prior;
+    double one = lk_prior_value(prior);
+    double shares = (double)lk_prior_scale_tests(prior) * PRIOR_SHARE * PRIOR_SHARE;
+    double errors = shares * one * one;
 
-    for (size_t i = 0; i < b->n; i++) {
-        double squares, tests;
-
-        if (jump_error(b, i, &squares, &tests)) {
-            sum += squares / tests;
-            n++;
-        }
-    }
-    *out_n = (size_t)(n - weight);
-    return sqrt(sum / n);
+    *out_n = 0;
+    for (size_t i = 0; i < b->n; i++)
+        *out_n += add_jump(b, i, &errors, &shares);
+    return sqrt(errors / shares);
 }
 
 enum lk_status lk_backtest_add(const struct lk_backtests *b, struct lk_forecast *out)

@@ -12,6 +12,7 @@
 #include "facts/score.h"
 #include "sim/forecast/baseline.h"
 #include "sim/forecast/evidence.h"
+#include "sim/prior.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,9 +20,9 @@
 struct lk_backtest_item {
     struct lk_backtest test;
     struct lk_config config;
-    double reach;                         /* extrapolation factor of the ranks */
     bool is_batch;                        /* a local batch was held out, not a scale */
     double baseline_s[LK_BASELINE_COUNT]; /* step time of each; NaN: not applicable */
+    double scale_share;                   /* as of a prediction (sim/forecast/evidence.h) */
     double law_s;                         /* by the scaling law alone; 0: not known */
 };
 
@@ -44,11 +45,12 @@ enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level,
 void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed one */
 
 /*
- * Return a model's relative error for each doubling of the ranks (rms), from the scale back-tests
- * and the prior's error, which counts as LK_PRIOR_SCALE_TESTS of them; without any it is the prior.
- * All tests of one number of GPUs count as one. *out_n is the number of these.
+ * Return a model's error for each doubling of the ranks, relative to the time of the collectives
+ * (rms), from the scale back-tests and the prior's error, which counts as lk_prior_scale_tests of
+ * them, each of a doubling of steps that are half collectives. All tests of one number of GPUs
+ * count as one. *out_n is the number of these.
  */
-double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_t *out_n);
+double lk_backtest_scale_error(const struct lk_backtests *b, enum lk_prior prior, size_t *out_n);
 
 /* Score the predictions and their intervals, or one baseline where it applies. */
 enum lk_status lk_backtest_score(const struct lk_backtests *b, struct lk_score *out);

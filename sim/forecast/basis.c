@@ -17,16 +17,31 @@
 
 /* ---- Draws ---- */
 
-double lk_basis_scale_error(const struct lk_basis *b, const struct lk_config *at,
-                            int anchor_world_size)
+double lk_basis_distance(const struct lk_config *at, int anchor_world_size, double of_points)
 {
-    double scale = isnan(b->options.scale_error)
-                       ? lk_prior_value(lk_prior_of_scale(b->cluster->n_points))
-                       : b->options.scale_error;
-
     if (at->world_size == 1)
         return 0; /* one rank waits for none */
-    return scale * fabs(log2((double)at->world_size / (anchor_world_size ? anchor_world_size : 1)));
+    return fmin(fabs(log2((double)at->world_size / (anchor_world_size ? anchor_world_size : 1))),
+                1 + of_points);
+}
+
+double lk_basis_scale_error(const struct lk_basis *b, double distance, double cost_sd)
+{
+    double one = isnan(b->options.scale_error)
+                     ? lk_prior_value(lk_prior_of_scale(b->cluster->n_points))
+                     : b->options.scale_error;
+    double all = one * distance, least = one * fmin(1, distance);
+
+    return sqrt(fmax(least * least, all * all - cost_sd * cost_sd));
+}
+
+double lk_basis_shared_s(const struct lk_step_model *m, double alone_s, double step_s)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < m->n_colls; i++)
+        sum += m->colls[i].cost_s * (m->colls[i].every_micro_batch ? m->accumulation : 1);
+    return fmax(sum, step_s - alone_s);
 }
 
 double lk_basis_alone_s(const struct lk_step_model *m, int accumulation)
@@ -34,10 +49,10 @@ double lk_basis_alone_s(const struct lk_step_model *m, int accumulation)
     return accumulation * (m->forward_s + m->backward_s + m->input_s) + m->optimizer_s + m->gap_s;
 }
 
-double lk_basis_with_error(double alone_s, double step_s, double scale_error,
+double lk_basis_with_error(double alone_s, double step_s, double shared_s, double scale_error,
                            const struct lk_draw *w)
 {
-    return fmax(step_s * exp(scale_error * w->scale), fmin(step_s, alone_s)) *
+    return fmax(step_s + shared_s * expm1(scale_error * w->scale), fmin(step_s, alone_s)) *
            exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * w->error);
 }
 
@@ -75,12 +90,12 @@ struct lk_draw lk_basis_draw(const struct lk_basis *b, size_t i)
     struct lk_rng g = lk_rng_init(b->options.seed, lk_rng_stream("predictor.draw", i));
     struct lk_rng fresh = lk_rng_init(b->options.seed, lk_rng_stream("predictor.fresh_run", i));
     struct lk_draw w = {.run_sd = lk_runs_sd_draw(&b->runs, &fresh)};
+    enum lk_prior prior = lk_prior_of_scale(b->cluster->n_points);
 
     w.z_new_run = lk_rng_normal(&fresh);
     w.compute = lk_rng_normal(&g);
     w.error = student(&g, 4) / sqrt(2); /* its variance is 2 */
-    w.scale =
-        student(&fresh, (size_t)lk_prior_value(LK_PRIOR_SCALE_TESTS) + b->options.scale_tests);
+    w.scale = student(&fresh, lk_prior_scale_tests(prior) + b->options.scale_tests);
     w.past = lk_rng_u64(&g);
     return w;
 }

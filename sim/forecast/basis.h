@@ -24,7 +24,8 @@ struct lk_predictor_options {
     double level; /* of intervals, e.g. 0.90 */
     int draws;    /* e.g. 200 */
     uint64_t seed;
-    double scale_error; /* relative, for each doubling of the ranks; NaN: the prior's */
+    double scale_error; /* of the collectives' time, for each doubling of the ranks; NaN: the
+                           prior's */
     size_t scale_tests; /* how many of the job's back-tests it rests on */
 };
 
@@ -58,15 +59,27 @@ struct lk_draw lk_basis_draw(const struct lk_basis *b, size_t i);
  * do runs, those of one configuration apart from those of another. */
 double lk_basis_runs_draw(const struct lk_basis *b, const struct lk_config *at, size_t n,
                           const struct lk_draw *w);
-/* Return the relative error of the scale at this distance from an anchor; 0 GPUs: no anchor. */
-double lk_basis_scale_error(const struct lk_basis *b, const struct lk_config *at,
-                            int anchor_world_size);
+/*
+ * Return the doublings of the GPUs that a configuration is away from what was measured: from an
+ * anchor (0 GPUs: none, so from one GPU), or from all-reduces (lk_grid_points_distance), and one
+ * more, since no run shows what a job makes of them. The nearest counts: more evidence never makes
+ * the distance longer.
+ */
+double lk_basis_distance(const struct lk_config *at, int anchor_world_size, double of_points);
+/*
+ * Return the relative error of the collectives' time at so many doublings from what was measured.
+ * cost_sd: of the logarithm of what is drawn of their cost, which the errors of other jobs contain
+ * as well: it is not drawn twice. A doubling's worth is always left, for what is not their cost.
+ */
+double lk_basis_scale_error(const struct lk_basis *b, double distance, double cost_sd);
+/* Return the time of a step's collectives, hidden or not, and at least what ranks add to a step. */
+double lk_basis_shared_s(const struct lk_step_model *m, double alone_s, double step_s);
 /*
  * Return a step with the model's errors of a draw. The error between measured configurations scales
- * all of the step; the scale's error changes only what communication and waiting add, which never
- * falls below zero.
+ * all of the step; the scale's error is of what ranks share, and makes no step shorter than a
+ * rank's own work.
  */
-double lk_basis_with_error(double alone_s, double step_s, double scale_error,
+double lk_basis_with_error(double alone_s, double step_s, double shared_s, double scale_error,
                            const struct lk_draw *w);
 /* Return the time of a rank's own work in a step. */
 double lk_basis_alone_s(const struct lk_step_model *m, int accumulation);

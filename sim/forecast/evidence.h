@@ -41,7 +41,9 @@ struct lk_prediction {
     double measured_s, measured_lo_s, measured_hi_s; /* mean of this configuration's runs, or NaN */
     int anchor_world_size;                           /* GPUs of the anchor's runs; 0: no anchor */
     int costless_world_size; /* GPUs of a nearer run that the cluster has no cost for; 0: none */
-    double anchor_factor;    /* what runs multiply the model's step by; 1: no anchor */
+    double scale_share; /* of the step, for which a doubling's error of the scale counts: doublings
+                           from what was measured x share of collectives; 0: not known */
+    double anchor_factor;           /* what runs multiply the model's step by; 1: no anchor */
     double losses_s[LK_LOSS_COUNT]; /* parts of step_s, which they sum to; NaN: not known. What
                                        the model does not explain of measured steps is the rest */
     bool losses_measured;           /* by an analysis of these runs, not by the model */

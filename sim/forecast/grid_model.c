@@ -337,22 +337,30 @@ static void draw_all(const struct lk_grid_model *m, const struct lk_grid_point *
 {
     const struct lk_config *c = &p->config;
     struct lk_step_model step = point->compute->model.step;
-    double scale_error = lk_basis_scale_error(m->basis, c, p->anchor_world_size), alone;
-    double batch_sd = point->compute->model.batch_sd;
+    double distance = lk_basis_distance(c, p->anchor_world_size, point->shape->of_points);
+    double scale_error = lk_basis_scale_error(m->basis, distance, point->shape->cost_sd);
+    double batch_sd = point->compute->model.batch_sd, alone, shared_s;
 
     step.optimizer_s = point->step.optimizer_s;
     alone = lk_basis_alone_s(&step, c->accumulation);
+    step.colls = point->shape->model.colls;
+    step.n_colls = point->shape->model.step.n_colls;
+    step.accumulation = c->accumulation;
+    shared_s = lk_basis_shared_s(&step, alone * point->work_ratio, estimate_of(point));
+    p->scale_share = distance * shared_s / estimate_of(point);
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_draw *w = &m->draws[i];
         double own = own_in_draw(m, point, i), batch = batch_sd > 0 ? exp(batch_sd * w->error) : 1;
         struct lk_step_parts parts = draw_of(m, point, i, own, batch);
         double own_s = alone * own * batch, step_s = parts.own_s + parts.exposed_s;
+        double in_draw_s = shared_s;
 
         if (anchor->misfits) {
             step_s = lk_misfit_step(&anchor->misfits[i], carry, &parts);
             own_s *= anchor->misfits[i].own * anchor->misfits[i].whole;
+            in_draw_s = lk_misfit_shared(&anchor->misfits[i], carry, shared_s);
         }
-        p->draws_s[i] = lk_basis_with_error(own_s, step_s, scale_error, w) * m->fresh[i];
+        p->draws_s[i] = lk_basis_with_error(own_s, step_s, in_draw_s, scale_error, w) * m->fresh[i];
     }
 }
 

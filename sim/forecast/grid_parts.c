@@ -35,6 +35,33 @@ static double vary(const struct lk_grid_parts *g, const struct lk_grid_shape *s,
            hook * exp(lk_prior_value(LK_PRIOR_HOOK_ERROR) * g->inputs.z_hook[i]);
 }
 
+double lk_grid_points_distance(const struct lk_cluster *cluster, const struct lk_config *at)
+{
+    double least = INFINITY;
+
+    for (size_t i = 0; i < cluster->n_points; i++) {
+        const struct lk_cluster_point *p = &cluster->points[i];
+
+        if (p->coll == LK_ALL_REDUCE && p->ranks > 1 && (p->nodes > 1) == (at->nodes > 1))
+            least = fmin(least, fabs(log2((double)at->world_size / p->ranks)));
+    }
+    return least;
+}
+
+/* Return the sd of the logarithms of n > 1 numbers. */
+static double log_sd(const double *v, size_t n)
+{
+    double sum = 0, squares = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        double y = log(v[i]);
+
+        sum += y;
+        squares += y * y;
+    }
+    return sqrt(fmax(0, squares - sum * sum / (double)n) / (double)(n - 1));
+}
+
 /* Set the shape's cost in every draw to that one collective's, over the estimate's. */
 static enum lk_status set_cost(struct lk_grid_parts *g, struct lk_grid_shape *s)
 {
@@ -62,6 +89,7 @@ static enum lk_status set_cost(struct lk_grid_parts *g, struct lk_grid_shape *s)
         s->cost[i] =
             vary(g, s, one.seconds / estimate.seconds, i) / (v->nodes > 1 ? g->network[i] : 1);
     }
+    s->cost_sd = log_sd(s->cost, g->n_draws);
     return LK_OK;
 }
 
@@ -109,6 +137,7 @@ enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config 
             return g->shapes[i].status == LK_OK ? LK_OK : refuse_again(g, &s.key);
         }
     LK_PASS(lk_array_grow(&g->shapes, &g->shapes_capacity, g->n_shapes + 1, sizeof *g->shapes));
+    s.of_points = lk_grid_points_distance(g->inputs.cluster, c);
     LK_PASS(lk_alloc(&s.cost, 5 * g->n_draws, sizeof *s.cost));
     s.colocation = s.cost + g->n_draws;
     s.gamma = s.cost + 2 * g->n_draws;
@@ -157,6 +186,24 @@ enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size
 
 /* ---- Stragglers ---- */
 
+/*
+ * Draw the probability of a faster slowest one of K ranks. Rank 0 is the same at every count, and
+ * so are the ranks that each doubling adds: what a run of few ranks says of these holds for more,
+ * and of the others nothing.
+ */
+static double slowest_share(const struct lk_grid_parts *g, size_t i, int ranks)
+{
+    struct lk_rng r = lk_rng_init(g->inputs.seed, lk_rng_stream("sweep.extreme", i));
+    double slowest = -INFINITY; /* ln of the probability of a faster rank */
+
+    for (int from = 0; from < ranks; from = from ? 2 * from : 1) {
+        int upto = from ? (from > ranks / 2 ? ranks : 2 * from) : 1;
+
+        slowest = fmax(slowest, log(fmax(lk_rng_uniform(&r), 1e-300)) / (upto - from));
+    }
+    return fmin(fmax(exp(ranks * slowest), 1e-12), 1 - 1e-12);
+}
+
 enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *model,
                                     int micro_batches, size_t *out)
 {
@@ -173,7 +220,7 @@ enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_ste
     LK_PASS(lk_straggler_max_init(&s.slowest, &s.model, micro_batches));
     LK_PASS(lk_alloc(&s.effect, g->n_draws, sizeof *s.effect));
     for (size_t i = 0; i < g->n_draws; i++)
-        s.effect[i] = lk_straggler_max_quantile(&s.slowest, g->rank_share[i]);
+        s.effect[i] = lk_straggler_max_quantile(&s.slowest, slowest_share(g, i, model->ranks));
     *out = g->n_stragglers;
     g->stragglers[g->n_stragglers++] = s;
     return LK_OK;
@@ -353,17 +400,14 @@ enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_
                                   size_t n)
 {
     *g = (struct lk_grid_parts){.inputs = *inputs, .n_draws = n};
-    LK_PASS(lk_alloc(&g->rank_share, 4 * n, sizeof *g->rank_share));
-    g->link_share = g->rank_share + n;
-    g->link_apart = g->rank_share + 2 * n;
-    g->network = g->rank_share + 3 * n;
+    LK_PASS(lk_alloc(&g->link_share, 3 * n, sizeof *g->link_share));
+    g->link_apart = g->link_share + n;
+    g->network = g->link_share + 2 * n;
     for (size_t i = 0; i < n; i++) {
-        struct lk_rng ranks = lk_rng_init(inputs->seed, lk_rng_stream("sweep.extreme", i));
         struct lk_rng links = lk_rng_init(inputs->seed, lk_rng_stream("sweep.link", i));
         struct lk_rng network = lk_rng_init(inputs->seed, lk_rng_stream("sweep.network", i));
         double nics_z;
 
-        g->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
         g->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
         g->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
         nics_z = lk_rng_normal(&network);
@@ -384,7 +428,7 @@ void lk_grid_parts_fini(struct lk_grid_parts *g)
     }
     for (size_t i = 0; i < g->n_stragglers; i++)
         free(g->stragglers[i].effect);
-    free(g->rank_share);
+    free(g->link_share);
     free(g->colls);
     free(g->shapes);
     free(g->computes);

@@ -27,9 +27,15 @@ struct lk_grid_shape {
      * estimate's; gamma, delta and a collective's start less the estimate's. */
     double *cost, *colocation, *gamma, *delta, *start;
     bool overlap_drawn,
-        start_drawn; /* some gamma or delta, or start, differs from the estimate's */
-    double link;     /* what the slowest link multiplies the estimate's cost by */
+        start_drawn;  /* some gamma or delta, or start, differs from the estimate's */
+    double cost_sd;   /* of ln cost over the draws */
+    double of_points; /* lk_grid_points_distance */
+    double link;      /* what the slowest link multiplies the estimate's cost by */
 };
+
+/* Return the doublings of the ranks from a configuration to the nearest count on which its cluster
+ * has measured all-reduces, on one node or several as it has; infinity: there is none. */
+double lk_grid_points_distance(const struct lk_cluster *cluster, const struct lk_config *at);
 
 /* The part that the local batch gives. */
 struct lk_grid_compute {
@@ -66,9 +72,8 @@ struct lk_grid_evidence {
 struct lk_grid_parts {
     struct lk_grid_evidence inputs;
     size_t n_draws;
-    /* For each draw, the probability of a faster slowest rank, slowest link and slowest link apart.
-     */
-    double *rank_share, *link_share, *link_apart;
+    /* For each draw, the probability of a faster slowest link and slowest link apart. */
+    double *link_share, *link_apart;
     double *network; /* of each draw, the rate between nodes over the cluster's */
     struct lk_grid_shape *shapes;
     size_t n_shapes, shapes_capacity;

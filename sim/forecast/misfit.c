@@ -86,3 +86,9 @@ double lk_misfit_step(const struct lk_misfit *m, const struct lk_misfit_carry *c
     return m->whole *
            (own_s + (exposed_s > 0 ? exposed_s : 0) + (carry->wait > 0 ? m->optimizer_s : 0));
 }
+
+double lk_misfit_shared(const struct lk_misfit *m, const struct lk_misfit_carry *carry,
+                        double shared_s)
+{
+    return (shared_s + fmax(0, m->exposed_s) * carry->exposed) * m->whole;
+}

@@ -61,5 +61,8 @@ struct lk_misfit lk_misfit_of(const struct lk_misfit_seen *seen, double measured
 /* Return the step of a configuration with the modelled parts. */
 double lk_misfit_step(const struct lk_misfit *m, const struct lk_misfit_carry *carry,
                       const struct lk_step_parts *modelled);
+/* Return what ranks share of that step, where it is shared_s by the model. */
+double lk_misfit_shared(const struct lk_misfit *m, const struct lk_misfit_carry *carry,
+                        double shared_s);
 
 #endif

@@ -204,7 +204,7 @@ static struct lk_evidence_source source_of(struct model *m);
 static enum lk_status learn_scale_error(struct model *m, struct lk_backtests *out)
 {
     struct lk_evidence_source source = source_of(m);
-    double prior = lk_prior_value(lk_prior_of_scale(m->cluster->n_points));
+    enum lk_prior prior = lk_prior_of_scale(m->cluster->n_points);
 
     LK_PASS(lk_backtest_run(&source, m->options.level, 0, out));
     m->options.scale_error = lk_backtest_scale_error(out, prior, &m->options.scale_tests);

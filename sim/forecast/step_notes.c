@@ -196,14 +196,14 @@ static enum lk_status note_assumptions(const struct lk_basis *b,
     }
     if (b->options.scale_tests)
         LK_PASS(lk_forecast_note(out,
-                                 "model error: %.1f %% for each doubling of the GPUs, by other "
-                                 "jobs and scales of this one that were held out: %zu",
+                                 "model error: %.1f %% of the collectives' time a doubling of the "
+                                 "GPUs, by other jobs and scales of this one held out: %zu",
                                  100 * b->options.scale_error, b->options.scale_tests));
     else
         LK_PASS(lk_forecast_note(
             out,
-            "model error: %.1f %% for each doubling of the GPUs, by other jobs (%s): no scale "
-            "of this one could be held out",
+            "model error: %.1f %% of the collectives' time for each doubling of the GPUs, by other "
+            "jobs (%s): no scale of this one could be held out",
             100 * b->options.scale_error,
             lk_prior_source(lk_prior_of_scale(b->cluster->n_points))));
     if (costless)

@@ -24,9 +24,20 @@
  * y falls by as much.
  *
  * All effects but contention are times a step, part of which hides behind compute. With the local
- * batch B in place of B_0 they are multiplied by (B_0 / B)^hidden, with A micro-batches a step by
- * A^-amortised. Another local batch also has another c: y falls by `batch` a doubling in the mean,
- * and by a Brownian motion over log2 of the batch.
+ * batch B in place of B_0, of the row whose batch is nearest, they are multiplied by
+ * (B_0 / B)^hidden, with A micro-batches a step by A^-amortised, compute is not, and `batch` of a
+ * step of the largest measured batch, the host's time and launches, lasts as long whatever the
+ * batch. So e, what the target loses at B_0, becomes
+ *
+ *     ln(1 + floor (B_0 / B - 1) + (exp(e) - 1) (B_0 / B)^hidden)
+ *
+ * and a step of fewer samples is never a longer one. Another batch also has another c, by a
+ * Brownian motion over log2 of the batch.
+ *
+ * Two shapes that these effects lack, saturation and Amdahl's law, count by how well they explain
+ * the rows (sim/curve_shapes.h). Nor does a forecast leave what the last counts of several
+ * GPUs show: more GPUs bring no fewer samples a second unless the last two steps between counts
+ * did, and a doubling grows by at most four times as much as the last one.
  *
  * Given s, u and contention all is normal; they are summed over a grid, which gives a mixture of
  * normals with skew and heavy tails, without draws. The constants are rows of LK_SCALING_LIST.
@@ -34,35 +45,12 @@
 #ifndef LK_SIM_THROUGHPUT_SCALING_H
 #define LK_SIM_THROUGHPUT_SCALING_H
 
+#include "base/mixture.h"
 #include "base/status.h"
 #include "facts/config.h"
 
+#include <stdbool.h>
 #include <stddef.h>
-
-/* A mixture of normal distributions in one dimension: a forecast when several models of the same
- * measurements remain possible. */
-struct lk_mixture_part {
-    double log_weight; /* up to a constant common to all parts */
-    double mean, sd;   /* sd > 0 */
-};
-
-struct lk_mixture {
-    struct lk_mixture_part *parts;
-    size_t n, capacity;
-};
-
-void lk_mixture_fini(struct lk_mixture *m); /* zeroes it; safe on a zeroed one */
-enum lk_status lk_mixture_add(struct lk_mixture *m, double log_weight, double mean, double sd);
-/* Add the parts of a normalised mixture, which together weigh exp(log_weight). */
-enum lk_status lk_mixture_append(struct lk_mixture *m, const struct lk_mixture *from,
-                                 double log_weight);
-/* Make the weights sum to 1 and drop parts below 1e-9 of that. *out_log_sum (NULL is legal) is ln
- * of their sum before. pre: n > 0. */
-void lk_mixture_normalise(struct lk_mixture *m, double *out_log_sum);
-/* Return the distribution function of a normalised mixture. */
-double lk_mixture_cdf(const struct lk_mixture *m, double x);
-/* Return a quantile of a normalised mixture, to 1e-9 of its width. pre: 0 < q < 1. */
-double lk_mixture_quantile(const struct lk_mixture *m, double q);
 
 /*
  * X(constant, value, text): the constants, fitted to published_scaling.csv: 110 series of tier A
@@ -73,29 +61,37 @@ double lk_mixture_quantile(const struct lk_mixture *m, double q);
  * indifferent from 0.4 to 0.8, is assumed.
  */
 #define LK_SCALING_LIST(X)                                                                         \
-    X(once, 0.02478, "mean of once's theta")                                                       \
-    X(once_spread, 0.6577, "sd of it over its mean")                                               \
-    X(exchange, 0.02394, "mean of exchange's theta")                                               \
-    X(skew, 0.0065, "mean of skew's theta")                                                        \
-    X(contention, 0.1811, "mean of contention's theta")                                            \
-    X(crossing, 0.05933, "mean of crossing's theta")                                               \
-    X(hops, 0.01239, "mean of hops' theta")                                                        \
-    X(growth, 0.006933, "mean of growth's theta")                                                  \
-    X(spread, 0.8953, "sd of a theta over its mean: v")                                            \
-    X(contended, 0.2325, "probability of contention")                                              \
-    X(walk, 0.008598, "walk a square root of a doubling in the node, over s u")                    \
-    X(walk_nodes, 0.04984, "walk a square root of a doubling of the nodes, over s u")              \
-    X(sigma, 0.003089, "sd of a measurement, over u")                                              \
-    X(kappa, 0.009087, "sd of a configuration, over s u")                                          \
-    X(omega, 0.5932, "sd of ln s")                                                                 \
-    X(omega_u, 0.5236, "sd of ln u")                                                               \
-    X(jump, 0.08241, "probability of a saturation a doubling")                                     \
-    X(jump_size, 0.08571, "its mean and sd, over s")                                               \
-    X(hidden, 0.3169, "power of B_0 / B in the effects of communication")                          \
+    X(once, 0.02677, "mean of once's theta")                                                       \
+    X(once_spread, 0.6797, "sd of it over its mean")                                               \
+    X(exchange, 0.01716, "mean of exchange's theta")                                               \
+    X(skew, 0.006704, "mean of skew's theta")                                                      \
+    X(contention, 0.1968, "mean of contention's theta")                                            \
+    X(crossing, 0.0702, "mean of crossing's theta")                                                \
+    X(hops, 0.00953, "mean of hops' theta")                                                        \
+    X(growth, 0.003766, "mean of growth's theta")                                                  \
+    X(spread, 0.8428, "sd of a theta over its mean: v")                                            \
+    X(contended, 0.1693, "probability of contention")                                              \
+    X(walk, 0.01033, "walk a square root of a doubling in the node, over s u")                     \
+    X(walk_nodes, 0.04522, "walk a square root of a doubling of the nodes, over s u")              \
+    X(sigma, 0.002968, "sd of a measurement, over u")                                              \
+    X(kappa, 0.007607, "sd of a configuration, over s u")                                          \
+    X(omega, 0.5675, "sd of ln s")                                                                 \
+    X(omega_u, 0.5837, "sd of ln u")                                                               \
+    X(jump, 0.08524, "probability of a saturation a doubling")                                     \
+    X(jump_size, 0.08064, "its mean and sd, over s")                                               \
+    X(hidden, 0.6463, "power of B_0 / B in the effects of communication")                          \
     X(amortised, 0.5, "power of 1 / accumulation in them")                                         \
-    X(batch, 0.1753, "mean fall of y a doubling of the local batch")                               \
-    X(batch_walk, 0.1555, "walk a square root of a doubling of the local batch")                   \
-    X(recovery, 1, "probability of a recovery over that of a saturation; assumed, not fitted")
+    X(batch, 0.09837, "share of a step of the largest measured batch that no batch shortens")      \
+    X(batch_walk, 0.1117, "walk a square root of a doubling of the local batch")                   \
+    X(serial, 0.06332, "probability of Amdahl's law")                                              \
+    X(serial_share, 0.006767, "median of its serial share")                                        \
+    X(serial_spread, 1.687, "sd of ln of it")                                                      \
+    X(serial_error, 0.008323, "sd of a row by it")                                                 \
+    X(recovery, 1, "probability of a recovery over that of a saturation; this and below assumed")  \
+    X(saturated, 0.01, "probability that throughput ceased to grow within the rows")               \
+    X(falling, 0.03, "median of what y then rises by a doubling beyond ln 2")                      \
+    X(falling_spread, 1.2, "sd of ln of it")                                                       \
+    X(levelled, 0.02, "sd of a row then")
 
 struct lk_scaling_prior {
 #define LK_SCALING_FIELD_(field, value, text) double field;
@@ -112,11 +108,11 @@ enum { LK_SCALING_POINTS_MAX = 64 };
  * depend on another model of the points. */
 struct lk_scaling_law;
 
-/* Make it; all is copied. model_share: the share of the effects of communication that is left to
- * the law where points have another model of the communication; 1 without. */
+/* Make it; all is copied. beside_steps: a step model says what communication costs, of which a
+ * share is left to the law, and what another local batch does, of which nothing is. */
 enum lk_status lk_scaling_law_create(const struct lk_scaling_prior *prior,
                                      const struct lk_scaling_point *points, size_t n,
-                                     const struct lk_scaling_point *target, double model_share,
+                                     const struct lk_scaling_point *target, bool beside_steps,
                                      struct lk_scaling_law **out);
 void lk_scaling_law_destroy(struct lk_scaling_law *law); /* NULL is legal */
 

@@ -4,7 +4,8 @@
  * The step model is fitted draw by draw: in each draw the compute time of every local batch is
  * solved for, so that the step of that batch's smallest count is met; the other rows then weigh the
  * draw. What the step model misses is left to the scaling law (sim/throughput/scaling.h):
- * contention and skew within a node, irregularity, and a share of the communication. A row is
+ * contention and skew within a node, irregularity, and a share of the communication. What another
+ * local batch does is the step model's alone, with the error of its compute. A row is
  *
  *     y = ln(step of the draw) + law with that share
  *
@@ -25,8 +26,6 @@
 
 enum { SOLVE_ITERATIONS = 60 };
 static const double SOLVE_TOLERANCE = 1e-7; /* of the step */
-/* The share of communication that the step model leaves to the law. */
-static const double LAW_SHARE = 0.3;
 /* Log of the weight of each model before any row is seen. */
 static const double LN_HALF = -0.69314718055994531;
 
@@ -214,9 +213,10 @@ static enum lk_status resample(struct lk_step_fit *f)
 /* ---- The target ---- */
 
 /* Computes the compute of a batch that was not measured by the job's own: the nearest measured
- * batch's in proportion. */
+ * batch's in proportion. *out_sd: its relative error. */
 static enum lk_status compute_by_job(const struct lk_step_fit *f, const struct account *a,
-                                     const struct lk_job *job, double local_batch, double *out)
+                                     const struct lk_job *job, double local_batch, double *out,
+                                     double *out_sd)
 {
     struct lk_batch_point at, nearest;
     size_t best = 0;
@@ -228,13 +228,14 @@ static enum lk_status compute_by_job(const struct lk_step_fit *f, const struct a
     LK_PASS(lk_batch_curve_at(job, (int)f->batches[best], &nearest));
     *out = a->compute_s[best] * (at.forward_s + at.backward_s) /
            (nearest.forward_s + nearest.backward_s);
+    *out_sd = at.extrapolation_sd;
     return LK_OK;
 }
 
 /* Computes the compute of a batch; one that was not measured is on the job's curve, else on that
- * through those that were. */
+ * through those that were. *out_sd: the relative error of being there. */
 static enum lk_status compute_of(const struct lk_step_fit *f, const struct account *a,
-                                 double local_batch, double *out)
+                                 double local_batch, double *out, double *out_sd)
 {
     const struct lk_job *job = lk_step_prior_compute(f->prior);
     struct lk_job_compute rows[LK_SCALING_POINTS_MAX];
@@ -246,6 +247,7 @@ static enum lk_status compute_of(const struct lk_step_fit *f, const struct accou
                        .n_compute = f->n_batches,
                        .flops_per_sample = {.value = 1, .source = assumed}};
 
+    *out_sd = 0;
     for (size_t b = 0; b < f->n_batches; b++) {
         if (f->batches[b] == local_batch) {
             *out = a->compute_s[b];
@@ -262,21 +264,27 @@ static enum lk_status compute_of(const struct lk_step_fit *f, const struct accou
                                     .transient = lk_quantity_none()};
     }
     if (job)
-        return compute_by_job(f, a, job, local_batch, out);
+        return compute_by_job(f, a, job, local_batch, out, out_sd);
     LK_PASS(lk_batch_curve_at(&j, (int)local_batch, &p));
     *out = p.forward_s;
+    *out_sd = p.extrapolation_sd;
     return LK_OK;
 }
 
-/* prior: of the target's machine. */
+/* prior: of the target's machine. *out_sd (NULL is legal): the step's relative error by that of the
+ * compute of a batch that was not measured. */
 static enum lk_status step_at(const struct lk_step_fit *f, struct lk_step_prior *prior,
                               const struct account *a, size_t shape,
-                              const struct lk_scaling_point *target, double *losses_s, double *out)
+                              const struct lk_scaling_point *target, double *losses_s, double *out,
+                              double *out_sd)
 {
-    double compute_s;
+    double compute_s, sd;
 
-    LK_PASS(compute_of(f, a, target->config.local_batch, &compute_s));
-    return lk_step_prior_step_s(prior, a->draw, shape, compute_s, a->compute_s[0], losses_s, out);
+    LK_PASS(compute_of(f, a, target->config.local_batch, &compute_s, &sd));
+    LK_PASS(lk_step_prior_step_s(prior, a->draw, shape, compute_s, a->compute_s[0], losses_s, out));
+    if (out_sd)
+        *out_sd = sd * fmin(1, target->config.accumulation * compute_s / *out);
+    return LK_OK;
 }
 
 /* Adds to *out what y may be at the target, as lk_scaling_predict does. */
@@ -291,17 +299,19 @@ static enum lk_status predict_by_steps(const struct lk_step_fit *f, struct lk_st
     size_t shape;
 
     LK_TRY(lk_step_prior_shape(prior, &target->config, &shape));
-    LK_TRY(lk_scaling_law_create(&lk_scaling_default, f->points, f->n, target, LAW_SHARE, &law));
+    LK_TRY(lk_scaling_law_create(&lk_scaling_default, f->points, f->n, target, true, &law));
     for (size_t i = 0; i < f->n_accounts; i++) {
         const struct account *a = &f->accounts[i];
-        double s;
+        double s, sd;
 
         one.n = 0;
-        LK_TRY(step_at(f, prior, a, shape, target, NULL, &s));
+        LK_TRY(step_at(f, prior, a, shape, target, NULL, &s, &sd));
         memcpy(y, a->y, f->n * sizeof *y);
         y[f->n] = log(s / samples_a_rank(target));
         LK_TRY(lk_scaling_law_add(law, y, 0, &one));
         lk_mixture_normalise(&one, NULL);
+        for (size_t k = 0; k < one.n; k++)
+            one.parts[k].sd = hypot(one.parts[k].sd, sd);
         LK_TRY(lk_mixture_append(out, &one, a->log_weight + log_weight));
     }
 out:
@@ -318,7 +328,7 @@ static enum lk_status make_accounts(struct lk_step_fit *f)
     struct lk_scaling_law *law = NULL;
     struct lk_mixture scratch = {0};
 
-    LK_TRY(lk_scaling_law_create(&lk_scaling_default, f->points, f->n, last, LAW_SHARE, &law));
+    LK_TRY(lk_scaling_law_create(&lk_scaling_default, f->points, f->n, last, true, &law));
     LK_TRY(lk_alloc(&f->accounts, draws, sizeof *f->accounts));
     LK_TRY(lk_alloc(&f->numbers, draws * per, sizeof *f->numbers));
     for (; f->n_accounts < draws; f->n_accounts++) {
@@ -394,8 +404,8 @@ static enum lk_status mean_change(const struct lk_throughput_fit *fit, struct lk
         const struct account *one = &f->accounts[i];
         double w = exp(one->log_weight - f->accounts[0].log_weight), s, t;
 
-        LK_PASS(step_at(f, f->prior, one, shape_a, &a, NULL, &s));
-        LK_PASS(step_at(f, there, one, shape_b, &b, NULL, &t));
+        LK_PASS(step_at(f, f->prior, one, shape_a, &a, NULL, &s, NULL));
+        LK_PASS(step_at(f, there, one, shape_b, &b, NULL, &t, NULL));
         sum += w * log(t / s);
         all += w;
     }
@@ -423,7 +433,7 @@ static enum lk_status add_law_alone(const struct lk_throughput_fit *f,
             LK_TRY(mean_change(f, f->step->prior, row, &moved, &y[i]));
         y[i] += origin;
     }
-    LK_TRY(lk_scaling_law_create(&lk_scaling_default, f->points, f->n, target, 1, &law));
+    LK_TRY(lk_scaling_law_create(&lk_scaling_default, f->points, f->n, target, false, &law));
     LK_TRY(lk_scaling_law_add(law, y, log_weight, m));
 out:
     lk_scaling_law_destroy(law);
@@ -539,7 +549,7 @@ enum lk_status lk_throughput_fit_losses(struct lk_throughput_fit *fit,
         double w = exp(f->accounts[i].log_weight - f->accounts[0].log_weight) / all, s;
 
         memset(losses_s, 0, sizeof losses_s);
-        LK_PASS(step_at(f, prior, &f->accounts[i], shape, target, losses_s, &s));
+        LK_PASS(step_at(f, prior, &f->accounts[i], shape, target, losses_s, &s, NULL));
         for (int k = 0; k < LK_LOSS_COUNT; k++)
             out_shares[k] += w * losses_s[k] / s;
     }

@@ -40,9 +40,34 @@ static void set(struct lk_quantity *q, double v, double sd, uint64_t n)
                      LK_OK);
 }
 
+void sim_truth_add_points(const struct sim_truth *t, uint64_t seed, int ranks, struct lk_cluster *c)
+{
+    enum { SIZES = 8 };
+    struct lk_rng g = lk_rng_init(seed, 1);
+    double common = t->point_noise * lk_rng_normal(&g);
+    struct lk_cluster_point *points = NULL;
+
+    ck_assert_int_eq(lk_alloc(&points, c->n_points + SIZES, sizeof *points), LK_OK);
+    if (c->n_points)
+        memcpy(points, c->points, c->n_points * sizeof *points);
+    free(c->points);
+    c->points = points;
+    for (uint64_t b = 4096; b <= 64U << 20; b *= 4) {
+        struct lk_cluster_point *p = &points[c->n_points++];
+
+        *p = (struct lk_cluster_point){.coll = LK_ALL_REDUCE,
+                                       .algo = LK_ALGO_RING,
+                                       .timing = LK_TIMING_ALONE,
+                                       .ranks = ranks,
+                                       .nodes = ranks,
+                                       .bytes = b,
+                                       .time_s = lk_quantity_none()};
+        set(&p->time_s, cost(t, b, ranks) * exp(common), t->point_noise, 20);
+    }
+}
+
 void sim_truth_cluster(const struct sim_truth *t, uint64_t seed, struct lk_cluster *out)
 {
-    struct lk_rng g = lk_rng_init(seed, 1);
     struct lk_quantity none = lk_quantity_none();
     struct lk_cluster c = {.nodes = 0,
                            .gpus_per_node = 1,
@@ -57,23 +82,10 @@ void sim_truth_cluster(const struct sim_truth *t, uint64_t seed, struct lk_clust
                            .common_sd = none,
                            .price_per_hour = none,
                            .power_W = none};
-    double common = t->point_noise * lk_rng_normal(&g);
 
     ck_assert_int_eq(lk_strdup(&c.name, "truth"), LK_OK);
     ck_assert_int_eq(lk_strdup(&c.gpu, "none"), LK_OK);
-    ck_assert_int_eq(lk_alloc(&c.points, 8, sizeof *c.points), LK_OK);
-    for (uint64_t b = 4096; b <= 64U << 20; b *= 4) {
-        struct lk_cluster_point *p = &c.points[c.n_points++];
-
-        *p = (struct lk_cluster_point){.coll = LK_ALL_REDUCE,
-                                       .algo = LK_ALGO_RING,
-                                       .timing = LK_TIMING_ALONE,
-                                       .ranks = 2,
-                                       .nodes = 2,
-                                       .bytes = b,
-                                       .time_s = none};
-        set(&p->time_s, cost(t, b, 2) * exp(common), t->point_noise, 20);
-    }
+    sim_truth_add_points(t, seed, 2, &c);
     set(&c.gamma_wait, 0, 0, 5);
     set(&c.gamma_wire, 0.05, 0, 5);
     set(&c.delta, 0, 0, 5);

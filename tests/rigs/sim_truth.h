@@ -28,6 +28,9 @@ extern const struct sim_truth sim_truth_default;
 
 /* Make a cluster with one rank a host; all-reduce measured on 2 ranks, 4 KiB to 64 MiB. */
 void sim_truth_cluster(const struct sim_truth *t, uint64_t seed, struct lk_cluster *out);
+/* Add all-reduces measured on more ranks than those it has. */
+void sim_truth_add_points(const struct sim_truth *t, uint64_t seed, int ranks,
+                          struct lk_cluster *c);
 /* Make a job with compute at local batches 4, 8 and 16; no runs yet. */
 void sim_truth_job(const struct sim_truth *t, uint64_t seed, struct lk_job *out);
 /* Draw the steps of a new run; `steps` has room for t->steps. Return their mean. */

@@ -2,6 +2,7 @@
 #include "tests/rigs/simulated.h"
 
 #include "base/array.h"
+#include "sim/forecast/grid_parts.h"
 #include "sim/forecast/misfit.h"
 #include "sim/prior.h"
 #include "sim/step/closed_form.h"
@@ -101,7 +102,8 @@ struct work {
     struct nearest own;    /* of one rank: what it is off by is a rank's own work */
     struct nearest anchor; /* of several ranks: what it is off by beyond that is of the step */
     bool modelled;         /* false: measured, and without evidence for a model beside it */
-    double scale_error;    /* of the model at this distance from the nearest run, relative */
+    double scale_error;    /* of the collectives at this distance from what was measured */
+    double shared_s;       /* of the step, what ranks share */
     double own_s;          /* measured over the model, of the estimate */
     struct lk_misfit misfit;
     struct lk_misfit_carry carry;
@@ -166,6 +168,35 @@ static struct lk_step_model with_own(const struct lk_step_model *m, double f)
     return own;
 }
 
+/* Set the error of the scale, and what it is of. */
+static enum lk_status set_scale_error(struct lk_predictor *p, const struct lk_config *at,
+                                      struct work *w)
+{
+    enum lk_status st = LK_OK;
+    int anchor = w->anchor.n_runs ? w->anchor.config.world_size : 0, n = p->basis.options.draws;
+    struct lk_step_model step = with_own(&w->model.step, w->own_s);
+    double sum = 0, squares = 0, mean;
+
+    for (int i = 0; i < n && w->model.step.n_colls; i++) {
+        double cost = 0;
+
+        LK_TRY(lk_config_model_costs(&w->model, p->basis.draws[i]));
+        for (size_t k = 0; k < w->model.step.n_colls; k++)
+            cost += w->model.colls[k].cost_s;
+        sum += log(cost);
+        squares += log(cost) * log(cost);
+    }
+    LK_TRY(lk_config_model_costs(&w->model, p->basis.cost));
+    LK_TRY(model_mean(p, &step, &mean, NULL));
+    w->shared_s = lk_basis_shared_s(&step, lk_basis_alone_s(&step, at->accumulation), mean);
+    w->scale_error = lk_basis_scale_error(
+        &p->basis, lk_basis_distance(at, anchor, lk_grid_points_distance(p->basis.cluster, at)),
+        hypot(sqrt(fmax(0, squares - sum * sum / n) / (n - 1)),
+              at->sharding != LK_SHARDING_DDP ? lk_prior_value(LK_PRIOR_SHARD_ERROR) : 0));
+out:
+    return st;
+}
+
 static enum lk_status find_runs(struct lk_predictor *p, const struct lk_config *at, struct work *w)
 {
     enum lk_status st = LK_OK;
@@ -184,8 +215,7 @@ static enum lk_status find_runs(struct lk_predictor *p, const struct lk_config *
         LK_TRY(model_mean(p, &w->own.model.step, &mean, NULL));
         w->own_s = lk_runs_mean(&p->basis.runs, &w->own.config, &n) / mean;
     }
-    w->scale_error =
-        lk_basis_scale_error(&p->basis, at, w->anchor.n_runs ? w->anchor.config.world_size : 0);
+    LK_TRY(set_scale_error(p, at, w));
     if (w->anchor.n_runs && w->anchor.config.world_size > 1) {
         step = with_own(&w->anchor.model.step, w->own_s);
         LK_TRY(model_mean(p, &step, &mean, losses_s));
@@ -302,7 +332,8 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
         parts = parts_of(s, losses_s);
         s = lk_basis_with_error(
             misfit.own * misfit.whole * lk_basis_alone_s(&step, at->accumulation),
-            lk_misfit_step(&misfit, &w->carry, &parts), w->scale_error, &of_draw);
+            lk_misfit_step(&misfit, &w->carry, &parts),
+            lk_misfit_shared(&misfit, &w->carry, w->shared_s), w->scale_error, &of_draw);
     }
     *out = s * exp(of_draw.run_sd * of_draw.z_new_run);
 out:

@@ -243,7 +243,6 @@ START_TEST(any_source_is_held_out)
     ck_assert_uint_eq(b.n, 7); /* 2 GPUs, three times 8; batches 2, 4, 8 */
     ck_assert_str_eq(b.refusal, "nothing is known of 16");
     ck_assert_str_eq(b.items[1].test.what, "8 GPUs from 2");
-    ck_assert_double_eq(b.items[1].reach, 4);
     ck_assert_double_eq_tol(b.items[1].test.predicted_s, 1.1 * rows[1].step_s, 1e-12);
     ck_assert_double_eq_tol(b.items[1].baseline_s[LK_BASELINE_PROPORTIONAL], 2, 1e-12);
     ck_assert_double_nan(b.items[2].baseline_s[LK_BASELINE_PROPORTIONAL]); /* no batch of 4 */

@@ -78,7 +78,8 @@ START_TEST(a_refused_point_ends_no_other)
 END_TEST
 
 /* A case's changes to the rig's cluster, job and configurations, and the allowed error of the
- * intervals' ends: 200 draws on both sides, few of them in the tails. */
+ * intervals' ends: 200 draws on both sides, few of them in the tails. With 1,600 draws, which take
+ * minutes, ZeRO-1 is within 0.025 and all within 0.06. */
 static const struct agreement {
     const char *name;
     double tail_share, node_sd, link_sd;
@@ -93,9 +94,9 @@ static const struct agreement {
     {"tail", 0.02, 0, 0, false, true, LK_SHARDING_DDP, 0.03},
     {"SyncBatchNorm", 0, 0, 0, true, true, LK_SHARDING_DDP, 0.02},
     {"tail, each", 0.02, 0, 0, true, true, LK_SHARDING_DDP, 0.03},
-    {"ZeRO-1", 0, 0, 0, false, true, LK_SHARDING_ZERO1, 0.02},
+    {"ZeRO-1", 0, 0, 0, false, true, LK_SHARDING_ZERO1, 0.03},
     {"FSDP", 0, 0, 0, false, true, LK_SHARDING_ZERO3, 0.06},
-    {"all", 0.02, 0.01, 0.1, true, true, LK_SHARDING_ZERO3, 0.06},
+    {"all", 0.02, 0.01, 0.1, true, true, LK_SHARDING_ZERO3, 0.1},
 };
 
 static void know(struct lk_quantity *q, double value)

@@ -1,7 +1,9 @@
 /* The scaling law, its mixtures and the simplex that fits it. */
 #include "base/array.h"
+#include "base/rng.h"
 #include "bench/lib/scaling_fit.h"
 #include "sim/simplex.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -206,8 +208,170 @@ START_TEST(fit_improves)
 }
 END_TEST
 
+/* ---- Random tables ---- */
+
+static double between(struct lk_rng *g, double lo, double hi)
+{
+    return lo + (hi - lo) * lk_rng_uniform(g);
+}
+
+/* A table of doubling counts, and the GPUs of a node. */
+struct made {
+    struct lk_scaling_point rows[12];
+    size_t n;
+    int per_node;
+};
+
+static void place(const struct made *t, struct lk_scaling_point *p, int world_size)
+{
+    p->config.world_size = world_size;
+    p->config.nodes = (world_size - 1) / t->per_node + 1;
+}
+
+/* Make a table that grows at `growing` counts, by 1.1 to 2 times, and then at `falling` ones does
+ * not, as often as not with one global batch. */
+static struct made make_table(struct lk_rng *g, size_t growing, size_t falling)
+{
+    struct made t = {.n = growing + falling, .per_node = 1 << lk_rng_below(g, 4)};
+    double throughput = exp(3 * lk_rng_normal(g));
+    bool batched = lk_rng_below(g, 2), strong = batched && lk_rng_below(g, 2);
+
+    for (size_t i = 0; i < t.n; i++) {
+        struct lk_scaling_point *p = &t.rows[i];
+
+        throughput *= i < growing ? between(g, 1.1, 2) : fmin(1, between(g, 0.6, 1.2));
+        *p = (struct lk_scaling_point){.config.accumulation = 1, .throughput = throughput};
+        p->config.local_batch = !batched ? 0 : strong ? 1 << (16 - i) : 16;
+        place(&t, p, 1 << i);
+    }
+    return t;
+}
+
+/* Forecast the median at so many times the table's most GPUs, of the same local or global batch. */
+static double far(const struct made *t, int times)
+{
+    const struct lk_config *first = &t->rows[0].config, *last = &t->rows[t->n - 1].config;
+    struct lk_scaling_point target = t->rows[t->n - 1];
+
+    place(t, &target, last->world_size * times);
+    if (first->local_batch != last->local_batch)
+        target.config.local_batch /= times;
+    return median_of(&lk_scaling_default, t->rows, t->n, target);
+}
+
+/* A curve of several GPUs whose last count, or whose last two or three, brought no more samples a
+ * second is not forecast to bring more, at twice to 64 times the GPUs. */
+START_TEST(a_curve_that_ceased_to_grow_stays_so)
+{
+    for (size_t i = 0; i < cases_or(10000); i++) {
+        struct lk_rng g = lk_rng_init(12, i);
+        struct made t = make_table(&g, 2 + lk_rng_below(&g, 4), 1 + lk_rng_below(&g, 3));
+        int times = 2 << lk_rng_below(&g, 6);
+        double ratio = far(&t, times) / t.rows[t.n - 1].throughput;
+
+        ck_assert_msg(ratio <= 1.05, "case %zu, x%d: %g times the last", i, times, ratio);
+    }
+}
+END_TEST
+
+/* A curve that grew at every count is not forecast to bring less than its last. */
+START_TEST(a_curve_that_grew_does_not_fall)
+{
+    for (size_t i = 0; i < cases_or(10000); i++) {
+        struct lk_rng g = lk_rng_init(13, i);
+        struct made t = make_table(&g, 2 + lk_rng_below(&g, 4), 0);
+        int times = 2 << lk_rng_below(&g, 6);
+        double ratio = far(&t, times) / t.rows[t.n - 1].throughput;
+
+        ck_assert_msg(ratio >= 0.98, "case %zu, x%d: %g times the last", i, times, ratio);
+    }
+}
+END_TEST
+
+/* 1 to 8 nodes that bring 146, 140, 130 and 120 samples a second bring no more on 64, of one GPU
+ * each or in one node. */
+START_TEST(a_falling_table_is_not_forecast_to_rise)
+{
+    struct made t = {.n = 4, .per_node = 1};
+    static const double throughputs[] = {146, 140, 130, 120};
+    struct lk_scaling_point in_one;
+
+    for (int i = 0; i < 4; i++)
+        t.rows[i] = at(1 << i, 1 << i, throughputs[i]);
+    ck_assert_double_le(far(&t, 8), 126);
+    ck_assert_double_ge(far(&t, 8), 60);
+    in_one = at(64, 1, 0);
+    for (int i = 0; i < 4; i++)
+        t.rows[i].config.nodes = 1;
+    ck_assert_double_le(median_of(&lk_scaling_default, t.rows, 4, in_one), 126);
+}
+END_TEST
+
+/* A curve that loses nothing is forecast to lose as little as by the law's effects alone. */
+START_TEST(shapes_cost_a_good_curve_nothing)
+{
+    struct lk_scaling_prior without = lk_scaling_default;
+    struct lk_scaling_point p[] = {at(1, 1, 100), at(2, 1, 199), at(4, 1, 397), at(8, 1, 792)};
+
+    without.saturated = without.serial = 1e-9;
+    ck_assert_double_ge(median_of(&lk_scaling_default, p, 4, at(64, 8, 0)),
+                        0.995 * median_of(&without, p, 4, at(64, 8, 0)));
+}
+END_TEST
+
+/* On a curve that loses by a serial share Amdahl's law draws the forecast to it. */
+START_TEST(a_serial_share_is_found)
+{
+    struct lk_scaling_prior without = lk_scaling_default;
+    struct lk_scaling_point p[5];
+    double share = 0.02, truth = 6400 / (1 + share * 63), off;
+
+    without.serial = 1e-9;
+    for (int i = 0; i < 5; i++)
+        p[i] = at(1 << i, 1, 100 * (1 << i) / (1 + share * ((1 << i) - 1)));
+    off = fabs(log(median_of(&without, p, 5, at(64, 1, 0)) / truth));
+    ck_assert_double_lt(fabs(log(median_of(&lk_scaling_default, p, 5, at(64, 1, 0)) / truth)),
+                        0.95 * off);
+}
+END_TEST
+
+/* A step of fewer samples is shorter, and takes longer a sample, whatever the table. */
+START_TEST(a_smaller_batch_is_a_shorter_step)
+{
+    for (size_t i = 0; i < cases_or(1000); i++) {
+        struct lk_rng g = lk_rng_init(4, i);
+        struct made t = make_table(&g, 1 + lk_rng_below(&g, 5), 0);
+        struct lk_scaling_point target = t.rows[0];
+        double last_s = 0, last_a_sample = INFINITY;
+
+        for (size_t k = 0; k < t.n; k++)
+            t.rows[k].config.local_batch = 64;
+        place(&t, &target, 1 << lk_rng_below(&g, 8));
+        for (int batch = 1; batch <= 256; batch *= 2) {
+            double s;
+
+            target.config.local_batch = batch;
+            s = batch * target.config.world_size /
+                median_of(&lk_scaling_default, t.rows, t.n, target);
+            ck_assert_msg(s > last_s && s / batch < last_a_sample,
+                          "case %zu, batch %d of %d GPUs: %g s, of half of it %g s", i, batch,
+                          target.config.world_size, s, last_s);
+            last_s = s;
+            last_a_sample = s / batch;
+        }
+    }
+}
+END_TEST
+
 SUITE(scaling, t)
 {
+    tcase_set_timeout(t, 600);
+    tcase_add_test(t, a_curve_that_ceased_to_grow_stays_so);
+    tcase_add_test(t, a_curve_that_grew_does_not_fall);
+    tcase_add_test(t, a_falling_table_is_not_forecast_to_rise);
+    tcase_add_test(t, shapes_cost_a_good_curve_nothing);
+    tcase_add_test(t, a_serial_share_is_found);
+    tcase_add_test(t, a_smaller_batch_is_a_shorter_step);
     tcase_add_test(t, b_a_one_off_cost_is_not_carried_on);
     tcase_add_test(t, b_losses_between_nodes_grow);
     tcase_add_test(t, b_a_smaller_batch_does_not_overshoot);
