@@ -232,8 +232,7 @@ static enum lk_status say_evidence(struct lk_forecast *f, const struct lk_foreca
     write_held_out(f, held_out, sizeof held_out);
     switch (p->evidence) {
     case LK_EVIDENCE_PRESET:
-        return lk_forecast_say(f, "Evidence: datasheet numbers of preset %s%s.", f->cluster,
-                               held_out);
+        return lk_forecast_say(f, "Evidence: datasheet numbers of %s%s.", f->cluster, held_out);
     case LK_EVIDENCE_INTERPOLATED:
         return lk_forecast_say(f, "Evidence: between measured configurations%s.", held_out);
     case LK_EVIDENCE_EXTRAPOLATED:

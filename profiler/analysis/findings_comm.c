@@ -47,6 +47,15 @@ double lk_moving_(const struct lk_analysis *a)
     return moving;
 }
 
+/* Return true if all gradients are of two bytes or fewer already. */
+static bool is_compact(const struct lk_run_info *info)
+{
+    for (size_t i = 0; i < info->n_tensors; i++)
+        if (lk_dtype_bytes(info->tensors[i].dtype) > 2)
+            return false;
+    return info->n_tensors > 0;
+}
+
 /* Report the bus bandwidth of the largest bucket, if its wire time is known. Waits that are not
  * known are in it. */
 enum lk_status lk_find_wire_(struct lk_analysis *a)
@@ -66,11 +75,15 @@ enum lk_status lk_find_wire_(struct lk_analysis *a)
                           (double)big->bytes / big->wire_s *
                               lk_coll_busbw_factor(LK_ALL_REDUCE, lk_run_gradient_ranks(a->run)),
                           rate, sizeof rate);
-    return lk_finding_add_(
+    LK_PASS(lk_finding_add_(
         a, LK_FINDING_WIRE, -1, cost,
         "wire bound%s: collectives are exposed %s a step; bucket %d moves at %s bus bandwidth%s",
         waits ? ", or waiting for other ranks" : "", lk_time_text_(cost).buf, big->bucket, rate,
-        waits ? ", waits included" : "");
+        waits ? ", waits included" : ""));
+    if (is_compact(lk_run_about(a->run)))
+        lk_finding_next_(a, "reduce less often (accumulation) or use faster links; compare the "
+                            "bandwidth with that of lockstep calibrate");
+    return LK_OK;
 }
 
 /* Report poor overlap, relative to the time in which bytes moved: waiting for a late rank is not a

@@ -290,7 +290,7 @@ static void mark_best_of(struct lk_pipeline *w, size_t choice)
     size_t n = w->n_points, current = current_of(w, c);
     size_t best = lk_fastest(w, choice, may_win_alike, w->by_target, n);
 
-    if (best == n)
+    if (best == n || (current == n && c->to - c->from == 1)) /* alone it is no choice */
         return;
     if (current < n && !lk_is_sure(w, lk_certainty_of_points(w, best, current)))
         best = current;

@@ -106,7 +106,7 @@ START_TEST(what_is_known_is_said)
         strncmp(f.answer[0], "8 GPUs with accumulation 4 reach 20 %", strlen("8 GPUs with acc")),
         0);
     ck_assert_str_eq(f.answer[1], "Fewer are faster: 2 GPUs, with 9,000 samples/s.");
-    ck_assert_str_eq(f.answer[2], "Evidence: datasheet numbers of preset ethernet-25g; held-out "
+    ck_assert_str_eq(f.answer[2], "Evidence: datasheet numbers of ethernet-25g; held-out "
                                   "runs: 1 of 2 inside the 90 % interval, mean error 15.0 %.");
     ck_assert_ptr_nonnull(
         strstr(f.answer[0], "; most is lost to exposed communication, 60 % of the step."));
