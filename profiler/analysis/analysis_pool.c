@@ -310,9 +310,9 @@ static double share_of_step(const struct lk_pool *p, double s)
     X("hi_s",      "most",                LK_DIM_TIME, 0,  OF_RUNS(p, s->hi))                      \
     X("share",     "share of step",       LK_DIM_NONE, LK_TABLE_PERCENT, share_of_step(p, s->mean))        \
     X("least_s",   "least rank",          LK_DIM_TIME, 0,                                          \
-      OF_RANKS(p, a->ranks[least].losses_s[loss] - own_of(a, loss)))                                                 \
+      OF_RANKS(p, a->ranks[least].losses_s[loss] - own_of(a, (int)loss)))                                                 \
     X("most_s",    "most",                LK_DIM_TIME, 0,                                          \
-      OF_RANKS(p, a->ranks[most].losses_s[loss] - own_of(a, loss)))                                                  \
+      OF_RANKS(p, a->ranks[most].losses_s[loss] - own_of(a, (int)loss)))                                                  \
     X("most_rank", "on rank",             LK_DIM_NONE, -1,                                         \
       OF_RANKS(p, (double)lk_run_rank(a->run, most)))
 #define FINDINGS(X)                                                                                \

@@ -86,7 +86,7 @@ static double moved(const struct part *parts, double position, double before_s)
 
     if (position > LK_STEP_END || !(p->grown_s > 0) || p->launched_s == 0)
         return position;
-    return at + fmax(0, fmin(1, ((position - at) * p->was_s + before_s) / p->grown_s));
+    return (int)at + fmax(0, fmin(1, ((position - (int)at) * p->was_s + before_s) / p->grown_s));
 }
 
 /* Return what is charged in a part up to a position, from the last of the n collectives, by ready,
@@ -107,8 +107,8 @@ static double charged_before(const struct part *parts, const struct lk_step_coll
     }
     if (!lo || phase_at(plain[lo - 1].ready) != at)
         return 0;
-    return (colls[lo - 1].ready - at) * parts[at].grown_s -
-           (plain[lo - 1].ready - at) * parts[at].was_s;
+    return (colls[lo - 1].ready - (int)at) * parts[at].grown_s -
+           (plain[lo - 1].ready - (int)at) * parts[at].was_s;
 }
 
 /* ---- Charging ---- */
