@@ -143,6 +143,15 @@ static enum lk_status check_memory(struct lk_pipeline *w, size_t choice)
 
 /* ---- Past the critical batch ---- */
 
+/* Return true if runs of the job measured the noise scale, early in training: it grows later (arXiv
+ * 1812.06162), so it warns and refutes nothing. */
+static bool is_noise_early(const struct lk_pipeline *w)
+{
+    const struct lk_plan_request *plan = w->request->plan;
+
+    return !(plan && plan->noise_scale > 0) && w->source->job->noise_scale.n > 0;
+}
+
 /* Says that the steps of a point have more samples than the noise scale. Where a target weighs
  * that, it contradicts nothing. */
 static enum lk_status check_batch(struct lk_pipeline *w, size_t point)
@@ -161,6 +170,8 @@ static enum lk_status check_batch(struct lk_pipeline *w, size_t point)
              "%s: past the critical batch: a step has %s samples, and the noise scale is %s", words,
              lk_answer_number(samples, of, sizeof of),
              lk_answer_number(noise, scale, sizeof scale));
+    if (!w->by_target && is_noise_early(w))
+        return lk_forecast_say(w->out, "%s, as the runs measured it; it grows in training.", text);
     return w->by_target ? lk_forecast_say(w->out, "%s.", text)
                         : lk_forecast_contradict(w->out, LK_CONTRADICTION_BATCH, words,
                                                  "the noise scale", samples, noise,
