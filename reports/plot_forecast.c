@@ -150,11 +150,22 @@ static int most_gpus(const struct lk_forecast *forecasts, size_t n)
     return most;
 }
 
+/* Return the first point that has an efficiency; NULL: no forecast has numbers. */
+static const struct lk_forecast_point *first_with_numbers(const struct lk_forecast *forecasts,
+                                                          size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < forecasts[i].n_points; k++)
+            if (!isnan(forecasts[i].points[k].efficiency))
+                return &forecasts[i].points[k];
+    return NULL;
+}
+
 static enum lk_status put_curves(struct lk_gnuplot *g, const char *title,
                                  const struct lk_forecast *forecasts, size_t n)
 {
     enum lk_status st = LK_OK;
-    const struct lk_forecast_point *first = &forecasts[0].points[0];
+    const struct lk_forecast_point *first = first_with_numbers(forecasts, n);
     char range[64], ideal[64], *axis = NULL;
     const struct panel efficiency = {"scaling efficiency, %", 5, 11, "100",
                                      "unset logscale y; set format y '%g'; set yrange [0:*<110]; "
@@ -176,15 +187,27 @@ out:
     return st;
 }
 
+/* Fail if there is no number to plot, as of a model that measurements contradict. */
+static enum lk_status check_numbers(const struct lk_forecast *forecasts, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!forecasts[i].n_points)
+            return lk_fail(LK_EEVIDENCE, "the forecast on %s has no points", forecasts[i].cluster);
+    return first_with_numbers(forecasts, n)
+               ? LK_OK
+               : lk_fail(LK_EEVIDENCE, "the forecast on %s has no number to plot: %s",
+                         forecasts[0].cluster,
+                         forecasts[0].n_contradictions ? "what was measured contradicts its model"
+                                                       : "its efficiency is not known");
+}
+
 enum lk_status lk_plot_efficiency(const char *dir, const char *name, const char *title,
                                   const struct lk_forecast *forecasts, size_t n)
 {
     enum lk_status st = LK_OK;
     struct lk_gnuplot g = {0};
 
-    for (size_t i = 0; i < n; i++)
-        if (!forecasts[i].n_points)
-            return lk_fail(LK_EEVIDENCE, "the forecast on %s has no points", forecasts[i].cluster);
+    LK_TRY(check_numbers(forecasts, n));
     LK_TRY(lk_gnuplot_init(&g, dir, name, 1100, 480));
     LK_TRY(put_forecasts(g.data, forecasts, n));
     LK_TRY(put_curves(&g, title, forecasts, n));
