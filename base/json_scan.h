@@ -79,7 +79,7 @@ enum lk_scan_token lk_scan_next(struct lk_scan *s);
 /* Read one value whole, of whatever type; false at a CLOSE, or the end. */
 bool lk_scan_value(struct lk_scan *s, struct lk_slice *out);
 
-/* What becomes of a member's value. */
+/* A scan does this with a member's value. */
 enum lk_scan_as {
     LK_SCAN_SLICE, /* a struct lk_slice */
     LK_SCAN_FIRST, /* a struct lk_slice, unless another member has set it */

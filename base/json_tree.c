@@ -89,7 +89,7 @@ enum { SMALL_OBJECT = 16 };
 /* As much of a token stands in a message. */
 enum { SHOWN = 40 };
 
-/* What may come next. */
+/* The parser expects one of these next. */
 enum expected { VALUE, VALUE_OR_CLOSE, KEY, KEY_OR_CLOSE, COLON, COMMA_OR_CLOSE, NOTHING };
 
 /*

@@ -491,7 +491,7 @@ static enum lk_status print_given(struct data *d, const char *path)
     return LK_OK;
 }
 
-/* What the command line asks for. */
+/* The command line asks for these. */
 struct asked {
     bool fit;
     const char *given;

@@ -283,7 +283,7 @@ static struct lk_spread of_runs(const struct lk_pool *p, struct lk_spread s)
     return p->n > 1 ? s : (struct lk_spread){s.mean, NAN, NAN};
 }
 
-/* What a rank exchanges in a step. */
+/* Count what a rank exchanges in a step. */
 struct traffic {
     double buckets, sent_bytes; /* gradients' buckets; bytes that a rank of a ring sends, in all */
 };

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What collectives take alone. */
+/* A cluster tells how long collectives take alone. */
 struct alone {
     struct lk_cluster cluster;
     struct lk_cost_model *cost; /* NULL: no cluster was asked for */

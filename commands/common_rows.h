@@ -131,7 +131,7 @@ struct throughput_options {
 };
 extern const char *const dtype_choices[]; /* NULL-ended */
 
-/* Of the runs of a job, and of the rows of a table. */
+/* The option says where the runs of a job, or the rows of a table, were measured. */
 #define MEASURED_ON_OPTION                                                                         \
     "measured-on", table.measured_on, TEXT, .role = LK_ROLE_CLUSTER,                               \
         .help = "cluster on which the runs or the table's rows were measured, here or elsewhere; " \

@@ -83,7 +83,7 @@ struct cupti_call {
     uint32_t process, thread, correlation;
 };
 
-/* What CUPTI itself spends. */
+/* A record of the time that CUPTI itself spends. */
 struct cupti_overhead {
     uint32_t kind, overhead, object[4];
     uint64_t start, end;

@@ -29,7 +29,7 @@ enum lk_sharers {
 
 enum lk_reduction { LK_REDUCTION_LIST(LK_WORD_VALUE) LK_REDUCTION_COUNT };
 
-/* What a scheme's library reduces where nothing else is asked for. */
+/* A scheme's library reduces so where nothing else is asked for. */
 enum lk_reduced {
     LK_REDUCED_AS_JOB, /* DDP: the last with no_sync, else every */
     LK_REDUCED_LAST,   /* ZeRO-1 of DeepSpeed */

@@ -1,4 +1,4 @@
-/* What a source of evidence knows of a step, and what an axis of a forecast takes. */
+/* A source of evidence knows so much of a step, and an axis of a forecast takes so much. */
 #ifndef LK_SIM_KNOWLEDGE_H
 #define LK_SIM_KNOWLEDGE_H
 

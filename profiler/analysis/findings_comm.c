@@ -132,7 +132,7 @@ enum lk_status lk_find_late_launches_(struct lk_analysis *a)
 
 /* ---- Training against alone ---- */
 
-/* What buckets take in training and alone. */
+/* The buckets' times in training and alone. */
 struct training {
     const struct lk_analysis_bucket *small, *large; /* of known times; NULL: none */
     size_t n;

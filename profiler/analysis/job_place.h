@@ -1,4 +1,4 @@
-/* Where a run was measured, as its traces say. */
+/* Find the place of a run in its traces. */
 #ifndef LK_PROFILER_ANALYSIS_JOB_PLACE_H
 #define LK_PROFILER_ANALYSIS_JOB_PLACE_H
 

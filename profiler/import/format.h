@@ -17,7 +17,7 @@ struct lk_head {
     size_t n;
 };
 
-/* What a file is good for. */
+/* An import uses a file for one of these. */
 enum lk_format_role {
     LK_FORMAT_REFUSED, /* for nothing here */
     LK_FORMAT_OWN,     /* it is lockstep's: the folder that it is in is a run directory */

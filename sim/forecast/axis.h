@@ -126,7 +126,7 @@ struct lk_scenario {
 
 struct lk_plan_request;
 
-/* What is asked of a source of evidence. */
+/* A request to a source of evidence. */
 struct lk_forecast_request {
     struct {
         const struct lk_axis_value *v; /* borrowed */
@@ -147,7 +147,7 @@ struct lk_forecast_request {
     void *user;
 };
 
-/* What an axis changes: how the job is run, the machine that it runs on, or what is broken there.
+/* An axis changes how the job is run, the machine that it runs on, or what is broken there.
  */
 enum lk_axis_role { LK_AXIS_SETTING, LK_AXIS_MACHINE, LK_AXIS_DAMAGE };
 enum lk_axis_role lk_axis_role(enum lk_axis a);

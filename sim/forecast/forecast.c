@@ -114,7 +114,7 @@ static void set_fit(const struct lk_pipeline *w, struct lk_item *i)
 {
     struct lk_memory m;
 
-    /* What ran has fitted, and a job that is contradicted tells nothing of memory. */
+    /* A configuration that ran has fitted, and a contradicted job tells nothing of memory. */
     if (!w->source->job || !isnan(i->at.measured_s) || lk_contradictions_of_model(w->out))
         return;
     lk_memory_of(w->source->job, &i->config, &m);

@@ -64,7 +64,7 @@ struct lk_machine_gain {
     struct lk_gain gain; /* without a verdict */
 };
 
-/* What a request that compares has beside its points. */
+/* A request that compares fills these beside its points. */
 struct lk_gains {
     struct lk_effect *effects;
     size_t n_effects;

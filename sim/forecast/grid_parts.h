@@ -121,7 +121,7 @@ struct lk_grid_point {
      * tells, and it is as well known as the compute. */
     double work_ratio;
     const double *work_ratio_draws;
-    /* What a step takes once, as a share of a micro-batch, and how its own work follows it. */
+    /* The share of a micro-batch that a step takes once, and how its own work follows it. */
     double fixed_sd, per_fixed;
     double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
 };

@@ -20,7 +20,7 @@ struct lk_step_parts {
     double own_s, exposed_s;
 };
 
-/* Where measured steps went. */
+/* The parts into which measured steps went. */
 struct lk_misfit_seen {
     enum { LK_MISFIT_UNSEEN, LK_MISFIT_COMMUNICATES, LK_MISFIT_SPLIT } by;
     double exposed, rest;       /* SPLIT: shares of the measured step */
@@ -33,7 +33,7 @@ struct lk_misfit {
     double whole;                          /* measured over what is explained */
 };
 
-/* What the ranks of a configuration exchange in a step; one rank exchanges nothing. */
+/* The exchange of a configuration's ranks in a step; one rank exchanges nothing. */
 struct lk_meeting {
     double cost_s, bytes; /* of all collectives, each once, as modelled */
     double times;         /* how often a step has them, by bytes: small ones hardly count */
@@ -41,7 +41,7 @@ struct lk_meeting {
 };
 struct lk_meeting lk_meeting_of(const struct lk_config_model *m, const struct lk_config *c);
 
-/* What a configuration has over the one where the misfit was seen: collectives over links of the
+/* A configuration carries the misfit in proportion to its exchange: collectives over links of the
  * same kind are as much longer as their cost, those over other links only as they have more bytes.
  */
 struct lk_misfit_carry {

@@ -80,7 +80,7 @@ struct lk_grid_effect {
     enum lk_axis axis;
 };
 
-/* What a choice is made among: the settings of one machine at one count, items from..to of
+/* A choice is made among the settings of one machine at one count, items from..to of
  * w->sorted. */
 struct lk_choice {
     size_t from, to;

@@ -113,7 +113,7 @@ static double charged_before(const struct part *parts, const struct lk_step_coll
 
 /* ---- Charging ---- */
 
-/* What a launch costs: of a bucket (those of the job's own are not charged), of a gather, and of a
+/* The cost of a launch: of a bucket (those of the job's own are not charged), of a gather, and of a
  * tensor. */
 struct price {
     double bucket_s, gather_s, tensor_s;

@@ -17,7 +17,7 @@ static double assumed_delta(const struct lk_cluster *c)
     return is_gpu(c) ? lk_prior_value(LK_PRIOR_OVERLAP_DELTA) : 0;
 }
 
-/* What collectives take from compute, they take for as long as they run: a slower network holds the
+/* Collectives take from compute for as long as they run: a slower network holds the
  * links of a node for longer, and so must not slow compute less. */
 static double assumed_gamma(const struct lk_cluster *c)
 {

@@ -1,4 +1,4 @@
-/* What two analyses of HTA need of a trace is what tests/check_trace.py asks for. */
+/* tests/check_trace.py asks for what two analyses of HTA need of a trace. */
 #include "base/array.h"
 #include "facts/trace.h"
 #include "tests/rigs/must.h"

@@ -156,7 +156,7 @@ START_TEST(its_numbers_are_shown_if_asked_for)
 }
 END_TEST
 
-/* What agrees has no contradiction: an empty list, exit code 0. */
+/* Measurements that agree give no contradiction: an empty list, exit code 0. */
 START_TEST(what_agrees_has_none)
 {
     struct shell_result r = shell_program(
@@ -166,7 +166,8 @@ START_TEST(what_agrees_has_none)
 }
 END_TEST
 
-/* Of 2 runs none, of 3 runs one inside 90 %: 0.01 and 0.028 by hand; 1 of 2 has 0.19, 0 of 1 0.1.
+/* None of 2 runs, and one of 3, inside 90 % have 0.01 and 0.028 by hand; 1 of 2 has 0.19, 0 of 1
+ * 0.1.
  */
 START_TEST(how_few_inside_refute)
 {

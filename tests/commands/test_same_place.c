@@ -94,7 +94,7 @@ static const struct lk_csv_column columns[N_COLUMNS] = {[GPUS] = {.name = "gpus"
                                                         [LO] = {.name = "step_lo_s"},
                                                         [HI] = {.name = "step_hi_s"}};
 
-/* What a command forecasts in its last row. */
+/* Return what a command forecasts in its last row. */
 static void ask(const char *words, double out[N_COLUMNS])
 {
     struct shell_result r = shell_program(scratch_dir, "%s --draws 100 --csv out.csv", words);

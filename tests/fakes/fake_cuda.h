@@ -62,7 +62,8 @@ struct fake_work {
     struct fake_event *event;
     int number; /* RECORD, WAIT: number of the record */
     double queued_ms;
-    /* What fake_cuda.called returned, for this work, and for the launch of its graph or 0. */
+    /* The number that fake_cuda.called returned, for this work, and for the launch of its graph or
+     * 0. */
     uint64_t call, launch;
 };
 

@@ -12,8 +12,8 @@
 
 enum kind { REAL, WIDE, TOKENS, BYTES };
 
-/* What the tensor cores are given of a product's float factor: cuBLASLt lets them cut bits off, our
- * own kernels round. */
+/* The tensor cores are given this part of a product's float factor: cuBLASLt lets them cut bits
+ * off, our own kernels round. */
 enum factor { NO_FACTOR, CUT, ROUNDED };
 
 /* A pointer among the arguments. */

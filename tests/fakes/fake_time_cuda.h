@@ -11,7 +11,7 @@ struct fake_time {
     double compute_ms;                /* of any other op */
     /* Relative slowdown of compute beside a waiting or moving surrogate, and of the moving one. */
     double wait_slowdown, wire_slowdown, delta;
-    /* What a waiting surrogate's blocks add to its slowdown: their part of these, and all work
+    /* A waiting surrogate's blocks add this to its slowdown: their part of these, and all work
      * waits where none are left. 0: nothing. */
     int multiprocessors;
     int moves, holds, products; /* numbers of ops that ran */

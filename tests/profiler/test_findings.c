@@ -158,7 +158,7 @@ START_TEST(a_planted_fault_names_its_rank_and_nobody_else)
 }
 END_TEST
 
-/* Where ranks are on several hosts, a rank is named with its own, and tables have it. */
+/* A rank is named with its host where ranks are on several, and tables have it. */
 START_TEST(hosts_are_named)
 {
     const struct step_model m = planted(LK_FINDING_SLOW_RANK, 2, 3e-3);

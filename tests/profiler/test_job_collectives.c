@@ -252,7 +252,7 @@ static uint64_t cases(void)
     return wanted ? strtoull(wanted, NULL, 10) : CASES;
 }
 
-/* What the trace moves and exposes of a function is what the job does. */
+/* The job moves and exposes of a function what the trace does. */
 static void check_function(uint64_t number, const struct made *m, const struct writer *w,
                            const struct lk_job *j, const char *function)
 {

@@ -344,7 +344,7 @@ START_TEST(sharded_runs_tell_the_cost_of_a_tensor)
 }
 END_TEST
 
-/* What the cluster file says stands, whatever runs say. */
+/* The cluster file's costs stand, whatever runs say. */
 START_TEST(the_cluster_file_says_what_launches_cost)
 {
     struct lk_bucket_cost b;

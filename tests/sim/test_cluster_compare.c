@@ -120,7 +120,7 @@ START_TEST(a_planted_slowdown_is_found)
 }
 END_TEST
 
-/* What a side took over with the points of its base is one number; a point of its own is not. */
+/* Two sides that took a number over from one base have one number; a point of its own is not. */
 START_TEST(points_taken_over_are_no_evidence)
 {
     struct lk_cluster base, own;

@@ -49,7 +49,7 @@ static double scale_error(struct lk_rng *g)
     return z / sqrt(squares / freedom);
 }
 
-/* What is known of a world, and how many doublings of the GPUs lie between it and the target. */
+/* The evidence of a world, and the doublings of the GPUs between it and the target. */
 static const struct distance {
     int runs, points, target;
     double doublings;

@@ -149,7 +149,7 @@ START_TEST(cards_add_up)
 }
 END_TEST
 
-/* Where NCCL's channels matter, the least time that the links allow is the same at least. */
+/* The least time that the links allow is the same where NCCL's channels matter, too. */
 START_TEST(cards_have_one_bound)
 {
     for (uint64_t i = 0; i < cases(); i++) {

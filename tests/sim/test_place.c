@@ -229,8 +229,8 @@ START_TEST(accumulation_adds_micro_batches_alone)
 }
 END_TEST
 
-/* What a run communicates longer multiplies no compute: one GPU takes its own work, and a step of
- * two micro-batches that both communicate takes one of each more. */
+/* Communication that a run takes longer multiplies no compute: one GPU takes its own work, and a
+ * step of two micro-batches that both communicate takes one of each more. */
 START_TEST(a_longer_wire_is_no_longer_compute)
 {
     for (uint64_t i = (uint64_t)_i; i < cases(); i += CHUNKS) {
@@ -254,7 +254,7 @@ START_TEST(a_longer_wire_is_no_longer_compute)
 }
 END_TEST
 
-/* What was measured is in the interval of the forecast there, however far from the model it is. */
+/* The interval of a forecast holds the step measured there, however far from the model it is. */
 START_TEST(the_answer_holds_what_was_measured)
 {
     struct lk_predictor_options o = {.level = 0.9, .draws = 20, .seed = 1, .scale_error = NAN};
@@ -293,7 +293,7 @@ static struct lk_forecast_request request(const struct lk_axis_value *gpus, size
     return q;
 }
 
-/* What a forecast takes of runs at a place: grades of 1 and 2 GPUs, and whether the runs count. */
+/* A forecast takes this of runs at a place: grades of 1 and 2 GPUs, and whether the runs count. */
 static const struct {
     const char *said, *device, *gpu;
     enum lk_evidence one, two;

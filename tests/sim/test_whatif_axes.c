@@ -30,7 +30,7 @@
 /* A ring: every byte once round for half an all-reduce. */
 #define RS(n, m) ((N_(n) - 1) * A + (N_(n) - 1) / N_(n) * (m) / W)
 #define AR(n, m) (2 * RS(n, m))
-/* Of a sharded scheme: the host launches copies of both tensors, which are read and written, and a
+/* In a sharded scheme the host launches copies of both tensors, which are read and written, and a
  * gather; the one scatter's launch is that of the job's own bucket. */
 #define LAUNCH    20e-6
 #define HOST      (2 * 40e-6)

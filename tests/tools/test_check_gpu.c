@@ -117,7 +117,7 @@ START_TEST(parts_fit_into_nine_minutes)
 }
 END_TEST
 
-/* What neither a GPU nor a whole check is needed for. */
+/* These cases need neither a GPU nor a whole check. */
 START_TEST(pieces)
 {
     assert_code(shell("python3 tests/tools/check_gpu_units.py $dir"), 0);
