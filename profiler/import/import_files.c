@@ -6,23 +6,36 @@
 
 #include <stdlib.h>
 
-static enum lk_status list_file(const char *path, char ***out, size_t *n, size_t *capacity)
+struct names {
+    char **at;
+    size_t n, capacity;
+};
+
+/* The files that are listed. */
+struct wanted {
+    bool points;      /* those with measured collectives, else traces */
+    const char *none; /* continues "FOLDER: " where there is none */
+};
+
+static const struct wanted traces = {false, "there is no trace in this directory that can be read"};
+static const struct wanted points = {true, "no file of NCCL Inspector is in this directory"};
+
+static enum lk_status add_name(struct names *out, const char *path)
 {
-    LK_PASS(lk_array_grow(out, capacity, *n + 1, sizeof **out));
-    (*out)[*n] = NULL;
-    LK_PASS(lk_strdup(&(*out)[*n], path));
-    ++*n;
+    LK_PASS(lk_array_grow(&out->at, &out->capacity, out->n + 1, sizeof *out->at));
+    LK_PASS(lk_strdup(&out->at[out->n], path));
+    out->n++;
     return LK_OK;
 }
 
-static enum lk_status list_folder(const char *folder, char ***out, size_t *n, size_t *capacity)
+static enum lk_status add_folder(const char *folder, const struct wanted *w, struct names *out)
 {
     enum lk_status st = LK_OK;
     char **names = NULL, *path = NULL;
-    size_t n_names = 0, before = *n;
+    size_t n = 0, before = out->n;
 
-    LK_TRY(lk_dir_list(folder, "", &names, &n_names));
-    for (size_t i = 0; i < n_names; i++) {
+    LK_TRY(lk_dir_list(folder, "", &names, &n));
+    for (size_t i = 0; i < n; i++) {
         const struct lk_format *format = NULL;
 
         free(path);
@@ -31,50 +44,57 @@ static enum lk_status list_folder(const char *folder, char ***out, size_t *n, si
         if (!lk_is_file(path)) /* a folder, a link to nothing, a pipe */
             continue;
         LK_TRY(lk_format_of(path, &format));
-        if (format && format->role == LK_FORMAT_OWN) {
+        if (format && format->role == LK_FORMAT_OWN && !w->points) {
             st = lk_fail(LK_EPARSE,
                          "%s: is a run directory of lockstep's own, which lockstep analyze reads",
                          folder);
             goto out;
         }
-        if (format && format->read)
-            LK_TRY(list_file(path, out, n, capacity));
+        if (format && (w->points ? format->points != NULL : format->read != NULL))
+            LK_TRY(add_name(out, path));
     }
-    if (*n == before)
-        st = lk_fail(LK_EPARSE, "%s: there is no trace in this directory that can be read", folder);
+    if (out->n == before)
+        st = lk_fail(LK_EPARSE, "%s: %s", folder, w->none);
 out:
     free(path);
-    lk_names_free(names, n_names);
+    lk_names_free(names, n);
+    return st;
+}
+
+static enum lk_status list(const char *const *paths, size_t n, const struct wanted *w, char ***out,
+                           size_t *out_n)
+{
+    enum lk_status st = LK_OK;
+    struct names names = {0};
+
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(lk_is_folder(paths[i]) ? add_folder(paths[i], w, &names)
+                                      : add_name(&names, paths[i]));
+    *out = names.at;
+    *out_n = names.n;
+    names = (struct names){0};
+out:
+    lk_names_free(names.at, names.n);
     return st;
 }
 
 enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, size_t *out_n)
 {
-    enum lk_status st = LK_OK;
-    char **files = NULL;
-    size_t n_files = 0, capacity = 0;
-
     for (size_t i = 0; i < n; i++) {
         const struct lk_format *format = NULL;
 
-        if (lk_is_folder(paths[i])) {
-            LK_TRY(list_folder(paths[i], &files, &n_files, &capacity));
+        if (lk_is_folder(paths[i]))
             continue;
-        }
-        LK_TRY(lk_format_of(paths[i], &format));
-        if (!format || !format->read) {
-            st = lk_format_refuse(paths[i], format);
-            goto out;
-        }
-        LK_TRY(list_file(paths[i], &files, &n_files, &capacity));
+        LK_PASS(lk_format_of(paths[i], &format));
+        if (!format || !format->read)
+            return lk_format_refuse(paths[i], format);
     }
-    *out = files;
-    *out_n = n_files;
-    files = NULL;
-    n_files = 0;
-out:
-    lk_names_free(files, n_files);
-    return st;
+    return list(paths, n, &traces, out, out_n);
+}
+
+enum lk_status lk_point_files(const char *const *paths, size_t n, char ***out, size_t *out_n)
+{
+    return list(paths, n, &points, out, out_n);
 }
 
 bool lk_import_is(const char *path)
@@ -96,61 +116,4 @@ bool lk_import_reads(const char *path)
     const struct lk_format *format = NULL;
 
     return lk_format_of(path, &format) == LK_OK && format && format->read;
-}
-
-/* ---- Points ---- */
-
-struct names {
-    char **at;
-    size_t n, capacity;
-};
-
-static enum lk_status add_name(struct names *out, const char *path)
-{
-    LK_PASS(lk_array_grow(&out->at, &out->capacity, out->n + 1, sizeof *out->at));
-    LK_PASS(lk_strdup(&out->at[out->n], path));
-    out->n++;
-    return LK_OK;
-}
-
-static enum lk_status add_folder(struct names *out, const char *folder)
-{
-    enum lk_status st = LK_OK;
-    char **names = NULL, *path = NULL;
-    size_t n = 0, before = out->n;
-
-    LK_TRY(lk_dir_list(folder, "", &names, &n));
-    for (size_t i = 0; i < n; i++) {
-        const struct lk_format *format = NULL;
-
-        free(path);
-        path = NULL;
-        LK_TRY(lk_path_join(&path, folder, names[i]));
-        if (!lk_is_file(path))
-            continue;
-        LK_TRY(lk_format_of(path, &format));
-        if (format && format->points)
-            LK_TRY(add_name(out, path));
-    }
-    if (out->n == before)
-        st = lk_fail(LK_EPARSE, "%s: no file of NCCL Inspector is in this directory", folder);
-out:
-    free(path);
-    lk_names_free(names, n);
-    return st;
-}
-
-enum lk_status lk_point_files(const char *const *paths, size_t n, char ***out, size_t *out_n)
-{
-    enum lk_status st = LK_OK;
-    struct names names = {0};
-
-    for (size_t i = 0; i < n; i++)
-        LK_TRY(lk_is_folder(paths[i]) ? add_folder(&names, paths[i]) : add_name(&names, paths[i]));
-    *out = names.at;
-    *out_n = names.n;
-    names = (struct names){0};
-out:
-    lk_names_free(names.at, names.n);
-    return st;
 }

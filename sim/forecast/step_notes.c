@@ -13,36 +13,78 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- Places ---- */
 
-/* Names a run that does not count, with its step beside the forecast's of the same configuration.
- */
+static const char *where_of(const struct lk_basis *b, const struct lk_job_run *r)
+{
+    const struct lk_place *place = lk_job_run_place(b->job, r);
+
+    return place->cluster ? place->cluster : place->device ? place->device : "?";
+}
+
+/* Return true for a run that does not count. */
+static bool is_left_out(const struct lk_basis *b, const struct lk_job_run *r)
+{
+    return r->n_steps && !lk_run_counts(b->cluster, b->job, r);
+}
+
+/* Return true for two that do not, of one configuration at one place. */
+static bool are_repetitions(const struct lk_basis *b, const struct lk_job_run *x,
+                            const struct lk_job_run *y)
+{
+    return is_left_out(b, x) && is_left_out(b, y) && lk_runs_same_config(&x->config, &y->config) &&
+           !strcmp(where_of(b, x), where_of(b, y));
+}
+
+/* Names a run that does not count and its repetitions, with their mean step beside the forecast's
+ * of the same configuration. */
 static enum lk_status note_not_used(const struct lk_basis *b, size_t run,
                                     const struct lk_prediction *const *p, size_t n,
                                     struct lk_forecast *out)
 {
     const struct lk_job_run *r = &b->job->runs[run];
-    const struct lk_place *place = lk_job_run_place(b->job, r);
     const struct lk_config *c = &r->config;
-    double measured_s = lk_stats_mean(r->step_s, r->n_steps);
-    const char *where = place->cluster ? place->cluster : place->device ? place->device : "?";
-    char beside[64] = "";
+    bool elsewhere =
+        lk_place_on(lk_job_run_place(b->job, r), b->cluster, c->nodes) == LK_PLACE_ELSEWHERE;
+    const char *gpus = c->world_size == 1 ? "" : "s";
+    char beside[64] = "", runs[32] = "the run";
+    double sum_s = 0;
+    size_t alike = 0;
 
+    for (size_t i = 0; i < b->job->n_runs; i++)
+        if (are_repetitions(b, &b->job->runs[i], r)) {
+            sum_s += lk_stats_mean(b->job->runs[i].step_s, b->job->runs[i].n_steps);
+            alike++;
+        }
+    if (alike > 1)
+        snprintf(runs, sizeof runs, "%zu runs", alike);
     for (size_t i = 0; i < n && !*beside; i++)
         if (lk_runs_same_config(&p[i]->config, c))
             snprintf(beside, sizeof beside, "; the forecast here is %.3g ms", 1e3 * p[i]->step_s);
-    if (lk_place_on(place, b->cluster, c->nodes) != LK_PLACE_ELSEWHERE)
+    if (!elsewhere)
         return lk_forecast_warn(out,
-                                "Not used: the run of %d GPUs on %d node%s, %.3g ms a step: %s has "
-                                "%d GPUs a node.",
-                                c->world_size, c->nodes, c->nodes == 1 ? "" : "s", 1e3 * measured_s,
-                                b->cluster->name, b->cluster->gpus_per_node);
+                                "Not used: %s of %d GPU%s on %d node%s, %.3g ms a step: %s has %d "
+                                "GPU%s a node.",
+                                runs, c->world_size, gpus, c->nodes, c->nodes == 1 ? "" : "s",
+                                1e3 * sum_s / (double)alike, b->cluster->name,
+                                b->cluster->gpus_per_node,
+                                b->cluster->gpus_per_node == 1 ? "" : "s");
     return lk_forecast_warn(out,
-                            "Not used: the run of %d GPU%s measured on %s, not on %s (%s): %.3g ms "
-                            "a step%s.",
-                            c->world_size, c->world_size == 1 ? "" : "s", where, b->cluster->name,
-                            b->cluster->gpu, 1e3 * measured_s, beside);
+                            "Not used: %s of %d GPU%s measured on %s, not on %s (%s): %.3g ms a "
+                            "step%s.",
+                            runs, c->world_size, gpus, where_of(b, r), b->cluster->name,
+                            b->cluster->gpu, 1e3 * sum_s / (double)alike, beside);
+}
+
+/* Return true if a run behind this one is its repetition: they are named together. */
+static bool is_named(const struct lk_basis *b, size_t run)
+{
+    for (size_t i = run + 1; i < b->job->n_runs; i++)
+        if (are_repetitions(b, &b->job->runs[i], &b->job->runs[run]))
+            return true;
+    return false;
 }
 
 /* Says where the runs were measured, and names those that were not measured here. */
@@ -60,11 +102,12 @@ static enum lk_status note_place(const struct lk_basis *b, const struct lk_predi
             on = lk_place_on(lk_job_run_place(b->job, r), b->cluster, r->config.nodes);
             continue;
         }
-        if (r->n_steps && other++ < NAMED)
+        if (r->n_steps && !is_named(b, i) && other++ < NAMED)
             LK_PASS(note_not_used(b, i, p, n, out));
     }
     if (other > NAMED)
-        LK_PASS(lk_forecast_warn(out, "Not used either: %zu more runs.", other - NAMED));
+        LK_PASS(lk_forecast_warn(out, "Not used either: runs of %zu more configurations.",
+                                 other - NAMED));
     if (b->other_device)
         LK_PASS(lk_forecast_say(out,
                                 "The compute was measured on %s, and %s has %s: what it takes "
