@@ -186,8 +186,8 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
     if (st == LK_OK || st == LK_EVERIFY ||
         st == LK_ECONTRADICTED) /* what was found is on the page */
         LK_KEEP(print_page(c, options, argc, argv, &page));
-    LK_TRY(st);
-    LK_TRY(lk_gates_close(&gate, c->name, &page, &gates));
+    if (st == LK_OK || st == LK_ECONTRADICTED) /* the numbers that are left are judged, too */
+        LK_KEEP(lk_gates_close(&gate, c->name, &page, &gates));
 out:
     lk_gates_fini(&gates);
     lk_page_fini(&page);

@@ -63,6 +63,21 @@ START_TEST(exit_codes_say_the_result)
 }
 END_TEST
 
+/* A contradiction ends with 1, and the conditions are judged and filed all the same. */
+START_TEST(contradictions_are_judged_too)
+{
+    struct shell_result r = shell_program(
+        scratch_dir, PREDICT "--noise-scale=1 --fail-below=2 --junit=contradicted.xml");
+    char *xml = scratch_read(scratch_dir, "contradicted.xml");
+
+    ck_assert_msg(r.code == 1, "exit %d: %s", r.code, r.text);
+    ck_assert_msg(strstr(r.text, "failed: efficiency{gpus=\"2\",") != NULL, "%s", r.text);
+    ck_assert_msg(strstr(r.text, "past the critical batch") != NULL, "%s", r.text);
+    ck_assert_ptr_nonnull(strstr(xml, "<failure"));
+    free(xml);
+}
+END_TEST
+
 /* A page must not be lost to the conditions that judge it. */
 START_TEST(page_is_printed_first)
 {
@@ -120,6 +135,7 @@ SUITE(gates, c)
 {
     tcase_add_checked_fixture(c, make_files, scratch_tear_down);
     tcase_add_loop_test(c, exit_codes_say_the_result, 0, LK_COUNT(cases));
+    tcase_add_test(c, contradictions_are_judged_too);
     tcase_add_test(c, page_is_printed_first);
     tcase_add_test(c, junit_is_written_in_any_case);
     tcase_add_test(c, help_names_the_main_value);
