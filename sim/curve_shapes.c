@@ -1,6 +1,7 @@
 #include "sim/curve_shapes.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* A lognormal quantity is summed over so many values, apart by STEP sd of its logarithm. */
 enum { VALUES = 41 };
@@ -89,22 +90,56 @@ static double serial_y(double share, double lg_gpus)
     return log1p(share * (exp2(lg_gpus) - 1));
 }
 
+/* A share with its evidence, and the target's y by it. */
+struct serial {
+    double evidence, y, sd;
+};
+
+static struct serial serial_of(const struct lk_shape_prior *p, const struct lk_shape_rows *r,
+                               double z)
+{
+    double share = p->serial_share * exp(p->serial_spread * z);
+    double evidence = r->log_evidence[0], c = r->y[0] - serial_y(share, r->lg_gpus[0]);
+    double n = 1;
+
+    for (size_t i = 1; i < r->n; i++, n++) {
+        double off = r->y[i] - serial_y(share, r->lg_gpus[i]) - c;
+
+        evidence += log_normal(off, p->serial_error * sqrt(1 + 1 / n));
+        c += off / (n + 1);
+    }
+    return (struct serial){.evidence = evidence,
+                           .y = fmax(r->least_y, c + serial_y(share, r->target_lg_gpus)),
+                           .sd = p->serial_error * sqrt(1 + 1 / n)};
+}
+
+/*
+ * Sum over the share. Rows tell it to a small part of a cell of the usual grid: the cells around
+ * the most likely one are cut into as many again, twice, until a cell is far below a row's error.
+ */
 static enum lk_status add_serial(const struct lk_shape_prior *p, const struct lk_shape_rows *r,
                                  double log_weight, struct lk_mixture *out)
 {
-    for (int k = 0; k < VALUES; k++) {
-        double log_share, share = value(p->serial_share, p->serial_spread, k, &log_share);
-        double evidence = r->log_evidence[0], c = r->y[0] - serial_y(share, r->lg_gpus[0]);
-        double at = serial_y(share, r->target_lg_gpus), n = 1;
+    enum { LEVELS = 3 };
+    double from = -STEP * VALUES / 2, cell = STEP;
 
-        for (size_t i = 1; i < r->n; i++, n++) {
-            double off = r->y[i] - serial_y(share, r->lg_gpus[i]) - c;
+    for (int level = 0; level < LEVELS; level++) {
+        struct serial at[VALUES];
+        double weight[VALUES];
+        int best = 0;
 
-            evidence += log_normal(off, p->serial_error * sqrt(1 + 1 / n));
-            c += off / (n + 1);
+        for (int k = 0; k < VALUES; k++) {
+            double z = from + cell * (k + 0.5);
+
+            at[k] = serial_of(p, r, z);
+            weight[k] = log_normal(z, 1) + log(cell) + at[k].evidence;
+            best = weight[k] > weight[best] ? k : best;
         }
-        LK_PASS(lk_mixture_add(out, log_weight + log_share + evidence, fmax(r->least_y, c + at),
-                               p->serial_error * sqrt(1 + 1 / n)));
+        for (int k = 0; k < VALUES; k++)
+            if (level + 1 == LEVELS || abs(k - best) > 1)
+                LK_PASS(lk_mixture_add(out, log_weight + weight[k], at[k].y, at[k].sd));
+        from += cell * fmax(0, best - 1);
+        cell *= (fmin(VALUES, best + 2) - fmax(0, best - 1)) / VALUES;
     }
     return LK_OK;
 }

@@ -42,7 +42,8 @@ struct table {
     const struct lk_config *largest; /* the row with most GPUs: asked for by default */
     int most_nodes;                  /* measured */
     bool per_node_assumed;
-    bool refuted; /* the step model, which is dropped: the law answers alone */
+    bool refuted;         /* the step model, which is dropped: the law answers alone, */
+    bool asked_elsewhere; /* for the rows' machine, which is not the one asked for */
     struct lk_measured measured[LK_SCALING_POINTS_MAX]; /* the rows */
     bool is_altered;   /* borrows all but `step` and `altered` from the machine as it is */
     bool is_elsewhere; /* not the rows' machine: altered, or another cluster */
@@ -215,7 +216,7 @@ static enum lk_status set_losses(struct table *e, struct lk_prediction *p)
 
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         p->losses_s[i] = NAN;
-    if (!e->step)
+    if (!e->step || !e->fit.step) /* no draw of the model explains the rows */
         return LK_OK;
     LK_PASS(lk_throughput_fit_losses(&e->fit, &target, p->losses_s));
     for (int i = 0; i < LK_LOSS_COUNT; i++)
@@ -237,6 +238,7 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
                                               .most_nodes = e->most_nodes,
                                               .has_model = e->step != NULL,
                                               .refuted = e->refuted,
+                                              .asked_elsewhere = e->asked_elsewhere,
                                               .per_node_assumed = e->per_node_assumed};
 
     LK_PASS(lk_throughput_check_reach(&reach, c, &p.batch_extrapolation));
@@ -400,16 +402,14 @@ static enum lk_status try_fit(struct table *e, double odds, struct lk_forecast *
 {
     struct table rows = *e; /* on the machine where they were measured */
     struct lk_evidence_source source;
-    struct lk_trial trial = {.source = &source,
-                             .by = e->t->name,
-                             .is_law = !e->step,
-                             .odds = odds,
-                             .device_bytes = lk_plan_device_bytes(&e->cluster, e->q.grid.plan)};
+    struct lk_trial trial = {.source = &source, .by = e->t->name, .is_law = !e->step, .odds = odds};
 
     rows.step = e->rows_step;
     rows.fit.elsewhere = NULL;
     if (e->is_elsewhere)
         rows.cluster = *lk_throughput_measured_on(e->q.model);
+    trial.device_bytes =
+        lk_plan_device_bytes(&rows.cluster, e->is_elsewhere ? NULL : e->q.grid.plan);
     source = source_of(&rows);
     return lk_trial_hold(&trial, out);
 }
@@ -425,6 +425,7 @@ static enum lk_status drop_model(struct table *e, struct lk_forecast *out)
         lk_step_prior_destroy(e->rows_step);
     lk_step_prior_destroy(e->step);
     e->step = e->rows_step = NULL;
+    e->asked_elsewhere = e->is_elsewhere;
     e->is_elsewhere = false;
     e->q.model = NULL;
     e->refuted = true;

@@ -26,6 +26,11 @@ static enum lk_status check_model(const struct lk_throughput_reach *r, const str
 
         alike |= lk_config_same_scheme(row, c) && row->cap_bytes == c->cap_bytes;
     }
+    if (r->refuted && r->asked_elsewhere)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: the step model, which the rows contradict, would alone tell what "
+                       "another machine does",
+                       r->table->name);
     if (!r->refuted || (alike && (c->nodes < 2 || r->most_nodes > 1)))
         return LK_OK;
     return lk_fail(

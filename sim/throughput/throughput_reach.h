@@ -9,6 +9,7 @@ struct lk_throughput_reach {
     const struct lk_cluster *cluster; /* its nodes take the ranks */
     int largest, most_nodes;          /* measured GPUs and nodes */
     bool has_model, refuted;          /* a step model is there; it was, and the rows refute it */
+    bool asked_elsewhere;             /* the machine asked for is not that of the rows */
     bool per_node_assumed;
 };
 
