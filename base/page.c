@@ -9,12 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* clang-format off */
 static LK_LINES_ADDER(add_contradiction, struct lk_page, contradictions)
-    LK_LINES_ADDER(lk_page_say, struct lk_page, answer)
-        LK_LINES_ADDER(lk_page_note, struct lk_page, notes)
-            LK_LINES_ADDER(lk_page_rest, struct lk_page, rest)
+LK_LINES_ADDER(lk_page_say, struct lk_page, answer)
+LK_LINES_ADDER(lk_page_note, struct lk_page, notes)
+LK_LINES_ADDER(lk_page_rest, struct lk_page, rest)
+    /* clang-format on */
 
-                enum lk_status lk_page_contradict(struct lk_page *p, const char *sentence)
+    enum lk_status lk_page_contradict(struct lk_page *p, const char *sentence)
 {
     LK_PASS(add_contradiction(p, "%s", sentence));
     return lk_page_say(p, "%s", sentence);

@@ -166,27 +166,33 @@ static int by_position(const void *x, const void *y)
 
 /* ---- What no model has ---- */
 
+/* Return true if x comes behind y in a list by time; of equals the first comes first. */
+static bool costs_less(const struct lk_job_collective *x, const struct lk_job_collective *y)
+{
+    return x->exposed_s.value < y->exposed_s.value ||
+           (x->exposed_s.value == y->exposed_s.value && x > y);
+}
+
 /* Write "all_to_all 9.0 ms, broadcast of unknown size 1.0 ms": the longest first, as many as fit.
  */
 static void list_fixed(const struct lk_job *j, char *buf, size_t size)
 {
-    double below = INFINITY;
+    const struct lk_job_collective *last = NULL;
     size_t at = 0;
 
-    for (const struct lk_job_collective *next; at + 1 < size;) {
+    for (const struct lk_job_collective *next; at + 1 < size; last = next) {
         enum lk_coll coll;
         char time[32];
 
         next = NULL;
         for (size_t i = 0; i < j->n_collectives; i++)
             if (!lk_job_collective_placed(&j->collectives[i], &coll) &&
-                j->collectives[i].exposed_s.value < below &&
-                (!next || j->collectives[i].exposed_s.value > next->exposed_s.value))
+                (!last || costs_less(&j->collectives[i], last)) &&
+                (!next || costs_less(next, &j->collectives[i])))
                 next = &j->collectives[i];
         if (!next)
             break;
-        below = next->exposed_s.value;
-        lk_units_format(LK_DIM_TIME, below, time, sizeof time);
+        lk_units_format(LK_DIM_TIME, next->exposed_s.value, time, sizeof time);
         at += (size_t)snprintf(buf + at, size - at, "%s%s%s %s", at ? ", " : "", next->function,
                                next->bytes ? "" : " of unknown size", time);
     }

@@ -1,12 +1,12 @@
 /*
  * Files of one run that lockstep did not make become its traces, one a rank, on one clock.
  *
- * A rank's number is that of the source, else the one behind "rank" in the file's name, else its
- * place in the list. Clocks are compared by the ends of collectives, at which all ranks leave
- * within some microseconds: the offset of a rank is the median of its ends' differences from those
- * of the first rank, the uncertainty the largest deviation of 90 % of them. Ranks whose sources say
- * that they share a clock are not compared. Where sources know how fast their clock leaves the wall
- * clock, the difference is taken out first.
+ * A rank's number is that of the source, else the one behind "rank" in the file's name, else the
+ * one number in which the files' names differ; a file alone is rank 0's. Clocks are compared by the
+ * ends of collectives, at which all ranks leave within some microseconds: the offset of a rank is
+ * the median of its ends' differences from those of the first rank, the uncertainty the largest
+ * deviation of 90 % of them. Ranks whose sources say that they share a clock are not compared.
+ * Where sources know how fast their clock leaves the wall clock, the difference is taken out first.
  */
 #ifndef LK_PROFILER_IMPORT_IMPORT_H
 #define LK_PROFILER_IMPORT_IMPORT_H

@@ -430,7 +430,7 @@ static enum lk_status note_schemes(const struct lk_pipeline *w)
         const struct lk_forecast_point *p = &w->out->points[i];
         double hidden = fmin(p->losses_s[LK_LOSS_WIRE], p->step_s / fmax(1, c->averaging_period));
 
-        if (said[c->sharding])
+        if (said[c->sharding] || item_of(w, i)->hidden || isnan(p->losses_s[LK_LOSS_WIRE]))
             continue;
         said[c->sharding] = true;
         if (lk_sharding_traits(c->sharding)->pace == LK_PACE_FREE)

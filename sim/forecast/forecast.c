@@ -89,7 +89,9 @@ static enum lk_status leave_out(struct lk_pipeline *w)
         asked += !added;
         if (item->status == LK_OK)
             w->points[kept++] = w->points[i];
-        else if (!added && !w->n_refused++) {
+        else
+            w->all.v[w->points[i].item].is_point = false;
+        if (item->status != LK_OK && !added && !w->n_refused++) {
             w->refused = item->status;
             w->refusal = item->refusal;
         }
@@ -124,15 +126,12 @@ static void set_fit(const struct lk_pipeline *w, struct lk_item *i)
 
 /* Takes the numbers from the point of what is contradicted: what does not fit in memory, and what
  * was not measured of a refuted model, which says nothing of a measured step's losses either. */
-static void hide(const struct lk_pipeline *w, struct lk_item *i, struct lk_forecast_point *p)
+static void hide(const struct lk_pipeline *w, const struct lk_item *i, struct lk_forecast_point *p)
 {
-    bool refuted = lk_contradictions_refute(w->out);
-
-    if (w->request->anyway || !(refuted || i->too_large))
+    if (w->request->anyway || !(lk_contradictions_refute(w->out) || i->too_large))
         return;
     for (int k = 0; k < LK_LOSS_COUNT && !i->at.losses_measured; k++)
         p->losses_s[k] = NAN;
-    i->hidden |= i->too_large || isnan(i->at.measured_s);
     if (!i->hidden)
         return;
     p->step_s = p->step_lo_s = p->step_hi_s = p->throughput_per_s = NAN;
@@ -169,6 +168,19 @@ static void set_words(const struct lk_pipeline *w, const struct lk_grid_point *g
     }
 }
 
+/* Sets which points have no numbers: they do not fit, or their model is contradicted. */
+static void set_hidden(struct lk_pipeline *w)
+{
+    bool refuted = lk_contradictions_refute(w->out);
+
+    for (size_t k = 0; k < w->n_points; k++) {
+        struct lk_item *i = &w->all.v[w->points[k].item];
+
+        set_fit(w, i);
+        i->hidden |= !w->request->anyway && (i->too_large || (refuted && isnan(i->at.measured_s)));
+    }
+}
+
 static enum lk_status add_point(struct lk_pipeline *w, const struct lk_grid_point *g)
 {
     struct lk_item *i = &w->all.v[g->item];
@@ -184,7 +196,6 @@ static enum lk_status add_point(struct lk_pipeline *w, const struct lk_grid_poin
     if (r && isnan(r->at.measured_s) && lk_contradictions_refute(w->out) && !w->request->anyway)
         r = NULL;
     LK_PASS(lk_point_make(&i->at, r ? &r->at : NULL, w->request->level, &p));
-    set_fit(w, i);
     hide(w, i, &p);
     set_words(w, g, &p);
     if (w->request->compare)
@@ -299,6 +310,7 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
     LK_TRY(lk_scenarios_predict(&w.all, request));
     LK_TRY(leave_out(&w));
     LK_TRY(lk_gains_init(&w));
+    set_hidden(&w); /* all, before the first gain is taken */
     for (size_t i = 0; i < w.n_points; i++)
         LK_TRY(add_point(&w, &w.points[i]));
     LK_TRY(plan(&w, lk_plan_points));

@@ -341,7 +341,7 @@ static void draw_all(const struct lk_grid_model *m, const struct lk_grid_point *
     double scale_error = lk_basis_scale_error(m->basis, distance, point->shape->cost_sd);
     double batch_sd = point->compute->model.batch_sd, alone, shared_s;
 
-    step.optimizer_s = point->step.optimizer_s;
+    step.optimizer_s /= lk_config_sharers(c);
     alone = lk_basis_alone_s(&step, c->accumulation);
     step.colls = point->shape->model.colls;
     step.n_colls = point->shape->model.step.n_colls;
@@ -383,6 +383,7 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct lk_grid_po
     s.node_slowness = shape->step.node_slowness;
     s.forward_s = of_batch->step.forward_s * shape->async_slowdown;
     s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
+    s.optimizer_s = of_batch->step.optimizer_s / lk_config_sharers(&p->config);
     if (lk_bucket_count(shape->volume.steps, s.n_colls) < shape->own_buckets)
         least.s = MOST * m->basis->bucket.s;
     lk_grid_point_charge(&m->parts, point->shape, &least, &s);

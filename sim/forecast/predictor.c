@@ -166,7 +166,7 @@ static enum lk_status fit_launches(struct lk_predictor *p)
     if (!b->tensor_measured) {
         LK_PASS(fit_launch(p, &sharded, b->tensor_s, &sd));
         b->tensor_measured = sd > 0;
-        b->tensor_sd = sd / fmax(b->tensor_s, sd);
+        b->tensor_sd = sd;
     }
     return LK_OK;
 }

@@ -154,11 +154,14 @@ static enum lk_status view_init(struct lk_job *v, const struct lk_job *j)
 
 /* Keeps the runs that are left, and the compute rows of other batches; where a scale was held out,
  * of batches that a run has that is left, as the other rows came from what was held out. */
-static void keep_rest(struct lk_job *v, const struct lk_job *j, const struct lk_config *held,
+static void keep_rest(struct lk_job *v, const struct model *m, const struct lk_config *held,
                       bool is_batch)
 {
+    const struct lk_job *j = m->job;
+
     for (size_t i = 0; i < j->n_runs; i++)
-        if (lk_backtest_leaves(&j->runs[i].config, held, is_batch))
+        if (lk_run_counts(m->cluster, j, &j->runs[i]) &&
+            lk_backtest_leaves(&j->runs[i].config, held, is_batch))
             v->runs[v->n_runs++] = j->runs[i];
     for (size_t i = 0; i < j->n_compute; i++) {
         bool keep = is_batch && j->compute[i].local_batch != held->local_batch;
@@ -241,7 +244,7 @@ static enum lk_status predict_held_out(void *self, const struct lk_config *c, bo
     struct lk_predictor *p = NULL;
 
     LK_TRY(view_init(&rest, m->job));
-    keep_rest(&rest, m->job, c, is_batch);
+    keep_rest(&rest, m, c, is_batch);
     if (is_batch ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
         st = lk_fail(LK_EEVIDENCE, "job %s: too little is left without it", m->job->name);
         goto out;

@@ -31,7 +31,7 @@ struct lk_bucket_cost lk_bucket_cost_of(const struct lk_cluster *c)
     }
     if (lk_quantity_known(&c->tensor_s)) {
         b.tensor_s = c->tensor_s.value;
-        b.tensor_sd = sd_of(&c->tensor_s) / fmax(b.tensor_s, 1e-12);
+        b.tensor_sd = sd_of(&c->tensor_s);
         b.tensor_measured = true;
     }
     return b;
@@ -44,7 +44,7 @@ double lk_bucket_cost_draw(const struct lk_bucket_cost *b, double z)
 
 double lk_bucket_cost_draw_tensor(const struct lk_bucket_cost *b, double z)
 {
-    return b->tensor_measured ? fmax(0, b->tensor_s * (1 + b->tensor_sd * z))
+    return b->tensor_measured ? fmax(0, b->tensor_s + b->tensor_sd * z)
                               : lk_prior_within(b->tensor_s, z);
 }
 

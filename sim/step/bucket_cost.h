@@ -17,11 +17,10 @@
 #include <stdbool.h>
 
 struct lk_bucket_cost {
-    double s, sd;     /* of one collective */
-    bool measured;    /* by runs of several bucket caps or the cluster file; else LK_PRIOR_BUCKET */
-    double tensor_s;  /* of one tensor that is gathered or scattered */
-    double tensor_sd; /* relative */
-    bool tensor_measured; /* by sharded runs or the cluster file; else LK_PRIOR_TENSOR */
+    double s, sd;  /* of one collective */
+    bool measured; /* by runs of several bucket caps or the cluster file; else LK_PRIOR_BUCKET */
+    double tensor_s, tensor_sd; /* of one tensor that is gathered or scattered */
+    bool tensor_measured;       /* by sharded runs or the cluster file; else LK_PRIOR_TENSOR */
 };
 
 /* Return what the cluster file says, or what is assumed. */

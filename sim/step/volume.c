@@ -516,7 +516,8 @@ enum lk_status lk_volume_own_buckets(const struct lk_job *j, int *out)
     struct build b = {.job = j, .config = &own};
     enum lk_status st = set_tensors(&b);
 
-    *out = (int)b.plan.n_buckets;
+    if (st == LK_OK)
+        *out = (int)b.plan.n_buckets;
     free(b.tensors);
     free(b.ready);
     lk_bucket_plan_fini(&b.plan);

@@ -431,7 +431,7 @@ static enum lk_status drop_model(struct table *e, struct lk_forecast *out)
     e->refuted = true;
     LK_PASS(fit_rows(e, out));
     LK_PASS(try_fit(e, NAN, out));
-    return out->n_contradictions == of_model
+    return out->n_contradictions == of_model && !e->asked_elsewhere
                ? lk_contradictions_answer(out, "the scaling law alone")
                : LK_OK;
 }

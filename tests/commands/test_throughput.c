@@ -104,6 +104,7 @@ static const struct {
 /* Options that give the job and the machine. */
 #define HOSTS  "gpus,throughput\n1,10\n2,16\n"
 #define BOX    "gpus,throughput,local_batch\n1,1300,192\n4,5000,192\n8,9800,192\n"
+#define FAST   "gpus,throughput,local_batch\n8,1e9,32\n16,2e9,32\n32,4e9,32\n"
 #define RESNET "--parameters=25.6M --cluster=dgx-1-v100 "
 #define SLOW   "--parameters=1M --cluster=ethernet-10g --local-batch=8 "
 
@@ -127,6 +128,16 @@ static const struct {
     {HOSTS, "predict --throughput",
      "--parameters=9B --cluster=ethernet-10g --local-batch=8 --gpus=4", 1,
      "contradicts the step model of ethernet-10g"},
+    /* No draw of the step model explains these; on another machine the law knows nothing. */
+    {FAST, "predict --throughput", "--parameters=1000000000 --cluster=dgx-h100 --gpus=64", 1,
+     "By the scaling law alone"},
+    {FAST, "predict --throughput",
+     "--parameters=1000000000 --measured-on=dgx-h100 --cluster=dgx-1-v100 --gpus=64", 1,
+     "No forecast: "},
+    /* The rows' machine has the memory; the one asked for has not. */
+    {"gpus,throughput,local_batch\n8,1000,32\n16,1950,32\n32,3800,32\n", "predict --throughput",
+     "--parameters=3e9 --measured-on=dgx-h100 --cluster=dgx-1-v100 --gpus=64", 1,
+     "64 GPUs: does not fit in memory"},
     {BOX, "predict --throughput", RESNET "--gpus=16 --global-batch=100", 2, "does not split"},
     {BOX, "predict --throughput", RESNET "--gpus=16 --gradients=t.csv", 2, "one or the other"},
     {BOX, "predict --throughput", "--parameters=many --cluster=dgx-2 --gpus=16", 2,
