@@ -77,7 +77,8 @@ struct lk_config {
  * throughput is to be forecast. */
 struct lk_scaling_point {
     struct lk_config config;
-    double throughput; /* samples a second of all ranks; not read where it is to be forecast */
+    double throughput;  /* samples a second of all ranks; not read where it is to be forecast */
+    double least, most; /* of the measurements behind it; 0: one */
 };
 
 /* Return true if all members are equal. */

@@ -14,9 +14,9 @@ static double work(const struct lk_config *c)
     return lk_config_samples(c) / c->world_size;
 }
 
-/* Returns true if nothing explains an efficiency above 1 but error: the same work a GPU, on more of
- * them, was forecast and not measured. */
-static bool at_most_1(const struct lk_prediction *p, const struct lk_prediction *r)
+/* Returns true if nothing explains an efficiency above the measured ones but error: the same work a
+ * GPU, on more of them, was forecast and not measured. */
+static bool is_bounded(const struct lk_prediction *p, const struct lk_prediction *r)
 {
     const struct lk_config *a = &p->config, *b = &r->config;
 
@@ -47,8 +47,24 @@ static void refer_losses(const struct lk_prediction *p, const struct lk_predicti
     lk_losses_close(losses_s, out->step_s);
 }
 
+double lk_most_efficient(const struct lk_evidence_source *e, const struct lk_prediction *reference)
+{
+    const struct lk_config *of = &reference->config;
+    double reference_s = isnan(reference->measured_s) ? reference->step_s : reference->measured_s;
+    double most = 1;
+
+    for (size_t i = 0; i < e->n_measured; i++) {
+        const struct lk_config *c = &e->measured[i].config;
+
+        if (c->local_batch == of->local_batch && c->accumulation == of->accumulation &&
+            !isnan(e->measured[i].step_s))
+            most = fmax(most, lk_scaling_efficiency(c, e->measured[i].step_s, of, reference_s));
+    }
+    return most;
+}
+
 static enum lk_status set_efficiency(const struct lk_prediction *p, const struct lk_prediction *r,
-                                     double level, struct lk_forecast_point *out)
+                                     double most, double level, struct lk_forecast_point *out)
 {
     enum lk_status st = LK_OK;
     double reference_s = isnan(r->measured_s) ? r->step_s : r->measured_s;
@@ -64,13 +80,15 @@ static enum lk_status set_efficiency(const struct lk_prediction *p, const struct
             ratios[i] = lk_scaling_efficiency(c, p->draws_s[i], of, r->draws_s[i]);
         e = lk_stats_interval(value, ratios, p->n_draws, level);
     }
-    if (at_most_1(p, r)) {
-        out->step_s *= fmax(1, e.value);
+    if (is_bounded(p, r)) {
+        double longer = fmax(1, e.value / most);
+
+        out->step_s *= longer;
         out->step_hi_s = fmax(out->step_hi_s, out->step_s);
-        out->throughput_per_s /= fmax(1, e.value);
-        e.value = fmin(1, e.value);
-        e.lo = fmin(1, e.lo);
-        e.hi = fmin(1, e.hi);
+        out->throughput_per_s /= longer;
+        e.value = fmin(most, e.value);
+        e.lo = fmin(most, e.lo);
+        e.hi = fmin(most, e.hi);
     }
     refer_losses(p, r, reference_s, out);
     out->efficiency = e.value;
@@ -82,7 +100,7 @@ out:
 }
 
 enum lk_status lk_point_make(const struct lk_prediction *p, const struct lk_prediction *reference,
-                             double level, struct lk_forecast_point *out)
+                             double most, double level, struct lk_forecast_point *out)
 {
     struct lk_forecast_point point = {.config = p->config,
                                       .step_s = p->step_s,
@@ -103,5 +121,5 @@ enum lk_status lk_point_make(const struct lk_prediction *p, const struct lk_pred
     memcpy(point.evidence_text, p->evidence_text, sizeof point.evidence_text);
     memcpy(point.losses_s, p->losses_s, sizeof point.losses_s);
     *out = point;
-    return reference ? set_efficiency(p, reference, level, out) : LK_OK;
+    return reference ? set_efficiency(p, reference, most, level, out) : LK_OK;
 }

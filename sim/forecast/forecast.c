@@ -195,7 +195,8 @@ static enum lk_status add_point(struct lk_pipeline *w, const struct lk_grid_poin
     }
     if (r && isnan(r->at.measured_s) && lk_contradictions_refute(w->out) && !w->request->anyway)
         r = NULL;
-    LK_PASS(lk_point_make(&i->at, r ? &r->at : NULL, w->request->level, &p));
+    LK_PASS(lk_point_make(&i->at, r ? &r->at : NULL, r ? lk_most_efficient(w->source, &r->at) : 1,
+                          w->request->level, &p));
     hide(w, i, &p);
     set_words(w, g, &p);
     if (w->request->compare)

@@ -123,7 +123,10 @@ double lk_pipeline_device_bytes(const struct lk_pipeline *w, const struct lk_ite
 
 /* Make the point of a prediction. reference NULL: its efficiency is not known (NaN). */
 enum lk_status lk_point_make(const struct lk_prediction *p, const struct lk_prediction *reference,
-                             double level, struct lk_forecast_point *out);
+                             double most, double level, struct lk_forecast_point *out);
+/* Return the highest efficiency that was measured against a reference of the same batch, 1 at the
+ * least: no forecast of that batch is above it. */
+double lk_most_efficient(const struct lk_evidence_source *e, const struct lk_prediction *reference);
 
 /* ---- Comparison ---- */
 

@@ -157,6 +157,8 @@ static enum lk_status merge(struct lk_throughput_table *t, struct row *rows, siz
                 "%zu; the median of its %zu rows counts",
                 t->name, rows[hi].line, first->p.config.world_size,
                 rows[hi].p.throughput / rows[lo].p.throughput, rows[lo].line, k);
+        first->p.least = rows[lo].p.throughput;
+        first->p.most = rows[hi].p.throughput;
         first->p.throughput = lk_stats_median(repeats, k);
         if (last && lk_throughput_same_batch(&last->p.config, &first->p.config) &&
             last->p.config.world_size < first->p.config.world_size)

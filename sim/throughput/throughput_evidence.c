@@ -164,16 +164,16 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
 
 /* ---- Predictions ---- */
 
-static double measured_s(const struct table *e, const struct lk_config *c)
+static size_t row_of(const struct table *e, const struct lk_config *c)
 {
     for (size_t i = e->is_elsewhere ? 0 : e->t->n; i-- > 0;) {
         const struct lk_config *row = &e->t->points[i].config;
 
         if (lk_throughput_same_batch(row, c) && row->world_size == c->world_size &&
             row->nodes == c->nodes)
-            return e->measured[i].step_s;
+            return i;
     }
-    return NAN;
+    return e->t->n;
 }
 
 /* Sets the bound of a configuration by the links of a step's cluster; 0: not known. */
@@ -203,11 +203,13 @@ static enum lk_status set_step(struct lk_throughput_fit *fit, double level, stru
 }
 
 /* What was measured is shown, and not what the fit makes of it; the interval holds both. */
-static void show_measured(struct lk_prediction *p)
+static void show_measured(const struct lk_scaling_point *row, struct lk_prediction *p)
 {
+    double samples = p->measured_s * row->throughput;
+
     p->step_s = p->measured_s;
-    p->lo_s = fmin(p->lo_s, p->step_s);
-    p->hi_s = fmax(p->hi_s, p->step_s);
+    p->lo_s = fmin(p->lo_s, row->most > 0 ? samples / row->most : p->step_s);
+    p->hi_s = fmax(p->hi_s, row->least > 0 ? samples / row->least : p->step_s);
 }
 
 static enum lk_status set_losses(struct table *e, struct lk_prediction *p)
@@ -227,8 +229,9 @@ static enum lk_status set_losses(struct table *e, struct lk_prediction *p)
 static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
 {
     struct table *e = self;
+    const size_t row = row_of(e, c);
     struct lk_prediction p = {.config = *c,
-                              .measured_s = measured_s(e, c),
+                              .measured_s = row < e->t->n ? e->measured[row].step_s : NAN,
                               .measured_lo_s = NAN,
                               .measured_hi_s = NAN,
                               .assumed.shard = c->world_size > 1 && c->sharding != LK_SHARDING_DDP};
@@ -243,8 +246,8 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
 
     LK_PASS(lk_throughput_check_reach(&reach, c, &p.batch_extrapolation));
     LK_PASS(set_step(&e->fit, e->q.grid.level, &p));
-    if (!isnan(p.measured_s))
-        show_measured(&p);
+    if (row < e->t->n)
+        show_measured(&e->t->points[row], &p);
     LK_PASS(grade(e, &p));
     LK_PASS(set_losses(e, &p));
     LK_PASS(set_bound(e->step, &p));

@@ -219,6 +219,52 @@ START_TEST(a10_a_measured_row_of_a_table_is_shown_as_measured)
 }
 END_TEST
 
+static void write_table(const char *text)
+{
+    char *path = scratch_path(scratch_dir, "rows.csv");
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    fputs(text, f);
+    ck_assert_int_eq(fclose(f), 0);
+    free(path);
+}
+
+/* All rows of one configuration are within its interval, however they disagree. */
+START_TEST(rows_that_disagree_widen_the_interval)
+{
+    static const double samples_per_s[] = {3000, 3400, 3800};
+    char text[160] = "gpus,nodes,throughput,local_batch\n16,2,6500,64\n";
+    struct lk_csv *t = NULL;
+
+    for (size_t i = 0; i < LK_COUNT(samples_per_s); i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "8,1,%g,64\n", samples_per_s[i]);
+    write_table(text);
+    ask(0, "predict --throughput=rows.csv --gpus=8,16", "", &t);
+    ck_assert_double_eq_tol(number(t, 0, STEP), 8 * 64 / 3400.0, 1e-9);
+    for (size_t i = 0; i < LK_COUNT(samples_per_s); i++) {
+        ck_assert_double_le(number(t, 0, LO), 8 * 64 / samples_per_s[i] * (1 + 1e-9));
+        ck_assert_double_ge(number(t, 0, HI), 8 * 64 / samples_per_s[i] * (1 - 1e-9));
+    }
+    lk_csv_free(t);
+}
+END_TEST
+
+/* Between measured counts a forecast may be as efficient as they are, above 1, too. */
+START_TEST(a_count_between_superlinear_rows_is_like_them)
+{
+    struct lk_csv *t = NULL;
+
+    write_table("gpus,nodes,throughput,local_batch\n1,1,100,8\n4,4,440,8\n8,8,900,8\n");
+    ask(0, "predict --throughput=rows.csv --gpus=5,6,7", "", &t);
+    for (size_t i = 0; i < lk_csv_rows(t); i++) {
+        ck_assert_double_gt(number(t, i, STEP), 0.98 * 8 * 8 / 900.0);
+        ck_assert_double_lt(number(t, i, STEP), 1.02 * 8 * 4 / 440.0);
+    }
+    lk_csv_free(t);
+}
+END_TEST
+
 static const char *const types[] = {"--gpus=N,N,...",           "--bucket-cap=SIZE,...",
                                     "--reduce=WORD,...",        "--nic-bandwidth=RATE,...",
                                     "--inter-latency=TIME,...", "--oversubscription=X,...",
@@ -243,5 +289,7 @@ SUITE(questions, c)
     tcase_add_loop_test(c, a10_a_count_that_is_refused_leaves_the_others, 0,
                         (int)LK_COUNT(left_out));
     tcase_add_loop_test(c, a10_a_measured_row_of_a_table_is_shown_as_measured, 0, 2);
+    tcase_add_test(c, rows_that_disagree_widen_the_interval);
+    tcase_add_test(c, a_count_between_superlinear_rows_is_like_them);
     tcase_add_loop_test(c, a17_the_help_of_an_axis_says_its_type, 0, (int)LK_COUNT(types));
 }
