@@ -230,11 +230,7 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
 {
     struct table *e = self;
     const size_t row = row_of(e, c);
-    struct lk_prediction p = {.config = *c,
-                              .measured_s = row < e->t->n ? e->measured[row].step_s : NAN,
-                              .measured_lo_s = NAN,
-                              .measured_hi_s = NAN,
-                              .assumed.shard = c->world_size > 1 && c->sharding != LK_SHARDING_DDP};
+    struct lk_prediction p;
     const struct lk_throughput_reach reach = {.table = e->t,
                                               .cluster = &e->cluster,
                                               .largest = e->largest->world_size,
@@ -244,6 +240,9 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
                                               .asked_elsewhere = e->asked_elsewhere,
                                               .per_node_assumed = e->per_node_assumed};
 
+    lk_prediction_init(&p, c);
+    p.measured_s = row < e->t->n ? e->measured[row].step_s : NAN;
+    p.assumed.shard = c->world_size > 1 && c->sharding != LK_SHARDING_DDP;
     LK_PASS(lk_throughput_check_reach(&reach, c, &p.batch_extrapolation));
     LK_PASS(set_step(&e->fit, e->q.grid.level, &p));
     if (row < e->t->n)
