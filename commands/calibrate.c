@@ -17,7 +17,6 @@
 #include "commands/output.h"
 #include "commands/share_gpu.h"
 #include "runtime/comm/comm.h"
-#include "runtime/device/machine_load.h"
 #include "runtime/rendezvous/launch.h"
 #include "runtime/rendezvous/rank_env.h"
 #include "runtime/rendezvous/store.h"
@@ -49,9 +48,6 @@ static const double COLLECTIVES_SHARE = 0.5, COLOCATION_SHARE = 0.75;
 /* Lengths on CPUs: a burst must outlast the grain of clock and scheduler. */
 static const double BURST_S = 0.005;
 static const double COMPUTE_UNIT_S = 0.02;
-/* More than this share of the processors' time in other programs disturbs: a system's own daemons
- * take 1 or 2 %. */
-static const double DISTURBED = 0.05;
 
 /* ---- Options ---- */
 
@@ -374,9 +370,12 @@ out:
 static enum lk_status measure(struct rank *r)
 {
     const struct calibrate_gpu gpu = {.options = r->options, .env = r->env, .store = r->store};
+    bool cuda = r->options->device == CALIBRATE_CUDA;
+    struct calibrate_load load;
 
-    LK_PASS(r->options->device == CALIBRATE_CUDA ? calibrate_gpu(&gpu, &r->c, &r->tables)
-                                                 : measure_cpu(r));
+    LK_PASS(calibrate_load_begin(&load));
+    LK_PASS(cuda ? calibrate_gpu(&gpu, &r->c, &r->tables) : measure_cpu(r));
+    LK_PASS(calibrate_load_end(&load, r->env, r->store, !cuda, &r->c));
     if (r->env->rank == 0)
         LK_PASS(set_header(r->options, r->env->nodes, r->env->local_world_size, &r->c));
     if (r->env->rank == 0 && getenv(PART_ENV))
@@ -508,28 +507,10 @@ static enum lk_status default_ranks(struct calibrate_options *o)
     return LK_OK;
 }
 
-/* Say how much other work took of the processors meanwhile, and mark what it disturbed. */
-static enum lk_status check_undisturbed(double others, struct lk_cluster *c)
-{
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    double taken = others * (double)processors;
-
-    if (others <= DISTURBED)
-        return LK_OK;
-    lk_log(
-        LK_LOG_MAIN, LK_WARN,
-        "other work took %.1f of %ld processors during the calibration: intervals are widened by "
-        "that, and neither the spread of ranks nor the overlap is in the file. Calibrate again "
-        "when the machine is quiet",
-        taken, processors);
-    return lk_calibration_disturbed(c, taken);
-}
-
 static enum lk_status run_launcher(struct calibrate_options *o, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
     struct whole w = {.tables = {.table = {NULL}}};
-    struct lk_machine_load before, after;
     char **child = NULL;
 
     lk_cluster_init(&w.c);
@@ -541,12 +522,8 @@ static enum lk_status run_launcher(struct calibrate_options *o, struct lk_page *
     LK_TRY(calibrate_tables_create(&w.tables));
     if (o->share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
-    LK_TRY(lk_machine_load_now("", &before));
     for (int i = 0; i < o->ranks.n; i++)
         LK_TRY(launch_one(o, child, i, &w));
-    LK_TRY(lk_machine_load_now("", &after));
-    if (o->device == CALIBRATE_CPU)
-        LK_TRY(check_undisturbed(lk_machine_load_of_others(&before, &after), &w.c));
     LK_TRY(finish(o, &w.c, &w.tables, (int)o->ranks.v[0], page));
 out:
     lk_argv_free(child);

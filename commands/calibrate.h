@@ -8,6 +8,7 @@
 #include "commands/command.h"
 #include "facts/cluster.h"
 #include "facts/coll.h"
+#include "facts/host_load.h"
 #include "reports/page.h"
 #include "runtime/probe/probe.h"
 #include "runtime/rendezvous/rank_env.h"
@@ -126,6 +127,21 @@ enum lk_status calibrate_show_overlap(struct calibrate_tables *t,
  */
 enum lk_status calibrate_print(const struct calibrate_options *o, const struct lk_cluster *c,
                                struct calibrate_tables *gpu, int least, struct lk_page *page);
+
+/* ---- Other work on the processors (calibrate_load.c) ---- */
+
+struct calibrate_load {
+    uint64_t began_ns;
+    struct lk_host_load before;
+};
+/* Read the load as the calibration begins. LK_EIO: the system does not tell it. */
+enum lk_status calibrate_load_begin(struct calibrate_load *l);
+/*
+ * Put what this rank saw into the store; all ranks have to. On rank 0 also say how much other work
+ * took of the machine where it took most, and, in a calibration of CPUs, widen what it disturbed.
+ */
+enum lk_status calibrate_load_end(const struct calibrate_load *l, const struct lk_rank_env *env,
+                                  struct lk_store *store, bool of_cpus, struct lk_cluster *c);
 
 /* ---- GPUs (calibrate_gpu.c) ---- */
 

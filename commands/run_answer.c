@@ -3,6 +3,7 @@
 #include "base/units.h"
 #include "commands/run_grid.h"
 #include "facts/forecast_answer.h"
+#include "profiler/analysis/host_load.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -114,4 +115,42 @@ enum lk_status run_answer(const struct lk_table *t, const struct run_options *o,
     for (size_t i = 0; i < t->n_rows; i++)
         LK_PASS(add_values(t, i, page));
     return LK_OK;
+}
+
+enum lk_status run_note_load(const struct lk_run_set *runs, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    double most = 0;
+    char note[512] = "", text[256];
+    size_t n_busy = 0;
+
+    for (size_t i = 0; i < runs->n; i++) {
+        struct lk_run_host *hosts = NULL;
+        size_t n = 0, busy = 0;
+
+        if (!runs->runs[i].n_steps)
+            continue;
+        LK_TRY(lk_run_hosts(&runs->runs[i], &hosts, &n));
+        for (size_t h = 0; h < n; h++) {
+            double taken = hosts[h].use.others + hosts[h].use.stolen;
+
+            if (!hosts[h].use.n_ranks || !lk_host_is_busy(&hosts[h].use))
+                continue;
+            busy = 1;
+            if (taken <= most)
+                continue;
+            most = taken;
+            lk_host_use_text(&hosts[h].use, text, sizeof text);
+            snprintf(note, sizeof note, "%s: %s", hosts[h].name, text);
+        }
+        n_busy += busy;
+        free(hosts);
+    }
+    if (n_busy)
+        LK_TRY(lk_page_note(page,
+                            "host busy in %zu of %zu runs: most on %s; measure again when it is "
+                            "quiet",
+                            n_busy, runs->n, note));
+out:
+    return st;
 }

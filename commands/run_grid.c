@@ -514,6 +514,7 @@ enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
         if (st == LK_EEVIDENCE)
             st = lk_page_note(page, "no job.json: %s", lk_error_text());
         LK_TRY(st);
+        LK_TRY(run_note_load(runs, page));
     }
     LK_TRY(lk_page_table(page, "runs", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
     LK_TRY(lk_page_rest(page, "run directory: %s%s", out, job ? ", with the job in job.json" : ""));

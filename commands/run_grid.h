@@ -69,6 +69,8 @@ enum lk_status run_grid_table(const struct run_grid *s, const struct run_options
  * above. */
 enum lk_status run_answer(const struct lk_table *t, const struct run_options *o,
                           struct lk_page *page);
+/* Note that other work took the processors of a host during the runs, if it did. */
+enum lk_status run_note_load(const struct lk_run_set *runs, struct lk_page *page);
 
 /*
  * Write OUT/job.json from `runs`, the recorded runs of all parts, and put the summary on the page.

@@ -11,6 +11,7 @@
 #include "commands/share_gpu.h"
 #include "profiler/analysis/run_set.h"
 #include "runtime/device/machine.h"
+#include "runtime/device/machine_load.h"
 #include "runtime/rendezvous/rank_env.h"
 
 #include <inttypes.h>
@@ -80,6 +81,18 @@ static enum lk_status describe_machine(struct lk_run_info *info)
     return LK_OK;
 }
 
+/* Describe which machine's processors the rank shares, or why their load is not recorded. */
+static enum lk_status describe_load(struct lk_run_info *info)
+{
+    char boot[LK_MACHINE_BOOT_TEXT];
+    struct lk_host_load now;
+
+    if (lk_machine_load_now("", &now) != LK_OK)
+        return lk_run_info_config(info, LK_NO_LOAD_CONFIG_KEY, lk_error_text());
+    lk_machine_boot("", boot);
+    return lk_run_info_config(info, LK_BOOT_CONFIG_KEY, boot);
+}
+
 static enum lk_status describe(const struct run_record *r, const struct lk_train_config *c,
                                struct lk_run_info *info)
 {
@@ -90,6 +103,7 @@ static enum lk_status describe(const struct run_record *r, const struct lk_train
     info->nodes = r->env->nodes;
     LK_PASS(lk_run_info_config(info, "tool_version", LK_VERSION));
     LK_PASS(describe_machine(info));
+    LK_PASS(describe_load(info));
     if (r->gpu_records[0])
         LK_PASS(lk_run_info_config(info, LK_CUPTI_CONFIG_KEY, r->gpu_records));
     for (const struct lk_option *row = r->options->command->options; row->name; row++)
@@ -193,6 +207,44 @@ static enum lk_status open_gpu_records(struct run_record *r, const struct lk_tra
     return LK_OK;
 }
 
+/* Read the load of the host and record it, as of a step. It is read three times a run: no step is
+ * slower for it. */
+static void record_load(struct run_record *r, int64_t step)
+{
+    uint64_t now_ns = lk_now_ns();
+    struct lk_host_load load;
+
+    if (!r->load.track || lk_machine_load_now("", &load) != LK_OK)
+        return;
+    for (int i = 0; i < LK_HOST_TIMES; i++)
+        if (!isnan(load.s[i]))
+            lk_span_emit(r->load.track, &(struct lk_span){.kind = LK_SPAN_COUNTER,
+                                                          .name = r->load.names[i],
+                                                          .step = (uint32_t)step,
+                                                          .index = -1,
+                                                          .start_ns = now_ns,
+                                                          .end_ns = now_ns,
+                                                          .value = load.s[i]});
+}
+
+static enum lk_status start_load(struct run_record *r)
+{
+    enum { READINGS = 3 };
+    const struct lk_track_info info = {.name = LK_HOST_TRACK_NAME,
+                                       .kind = LK_TRACK_HOST,
+                                       .stream = LK_HOST_TRACK_STREAM,
+                                       .n_spans = READINGS * LK_HOST_TIMES};
+
+    if (!r->spans)
+        return LK_OK;
+    LK_PASS(lk_recorder_track(r->recorder, &info, &r->load.track));
+    for (int i = 0; i < LK_HOST_TIMES; i++)
+        LK_PASS(lk_recorder_name(r->recorder, lk_host_time_name((enum lk_host_time)i),
+                                 &r->load.names[i]));
+    record_load(r, 0);
+    return LK_OK;
+}
+
 enum lk_status run_record_start(struct run_record *r, const struct run_options *o,
                                 const struct lk_rank_env *env, struct lk_store *store,
                                 const char *dir, const struct lk_train_config *c)
@@ -212,6 +264,7 @@ enum lk_status run_record_start(struct run_record *r, const struct run_options *
         LK_PASS(lk_recorder_attach(r->recorder, &lk_nvtx_ops, r->nvtx));
     if (r->spans)
         LK_PASS(lk_recorder_attach(r->recorder, &lk_span_file_ops, r->spans));
+    LK_PASS(start_load(r));
     return gpu_state_start(&r->state, r->recorder);
 }
 
@@ -277,6 +330,8 @@ static void progressed(void *ctx, int64_t step, double loss)
     struct rank *r = ctx;
 
     (void)loss;
+    if (step + 1 == r->options->train.warmup_steps || step + 1 == r->n_steps)
+        record_load(&r->record, step);
     gpu_state_step(&r->record.state, step + 1, r->options->train.warmup_steps, r->n_steps);
     if (r->options->train.device_config.share_gpu)
         share_gpu_deadline(r->options->timeout_s);

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "commands/gpu_state.h"
 #include "commands/run_options.h"
+#include "facts/host_load.h"
 #include "facts/span.h"
 #include "profiler/record/cupti.h"
 #include "profiler/record/nvtx.h"
@@ -34,6 +35,12 @@
 enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *env,
                         struct lk_page *page);
 
+/* Counters of what the host's processors do. */
+struct run_load {
+    struct lk_track *track; /* NULL: the load is not recorded */
+    uint16_t names[LK_HOST_TIMES];
+};
+
 /* Recorder and sinks of one rank. A zeroed one records nothing. */
 struct run_record {
     const struct run_options *options; /* this and the next three as given to run_record_start */
@@ -47,6 +54,7 @@ struct run_record {
     bool gpu_needed;        /* the user asked for GPU records by name: losing them is an error */
     char gpu_records[1024]; /* where they come from, or why there are none; "": no GPU */
     struct gpu_state state; /* clock, power and throttling of the GPU */
+    struct run_load load;
 };
 
 /*

@@ -207,6 +207,7 @@ struct lk_wait_walk {
 bool lk_next_wait_(const struct lk_run *run, const struct lk_trace *t, struct lk_wait_walk *w,
                    struct lk_wait *out);
 
+enum lk_status lk_find_host_busy_(struct lk_analysis *a);
 enum lk_status lk_find_synchronisation_(struct lk_analysis *a);
 enum lk_status lk_find_launch_bound_(struct lk_analysis *a);
 

@@ -21,6 +21,7 @@
 #define LK_FINDING_LIST(X)                                                                         \
     X(LK_FINDING_DUPLICATE_SHARDS, "duplicate_shards")                                             \
     X(LK_FINDING_SHARED_GPU, "shared_gpu")                                                         \
+    X(LK_FINDING_HOST_BUSY, "host_busy")                                                           \
     X(LK_FINDING_LATE_NODE, "late_node")                                                           \
     X(LK_FINDING_THROTTLED, "throttled")                                                           \
     X(LK_FINDING_GPU_CLOCK, "gpu_clock")                                                           \

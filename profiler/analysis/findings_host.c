@@ -1,10 +1,39 @@
-/* Findings about what the job and its host do. Divisions: hidden synchronisation, launches. */
+/* Findings about what the job and its host do. Divisions: other work, hidden synchronisation,
+ * launches. */
 #include "profiler/analysis/analysis_impl.h"
+#include "profiler/analysis/host_load.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 static const double idle_share = 0.1; /* of forward and backward */
+
+/* ---- Other work ---- */
+
+/* Report hosts whose processors others took while the ranks wanted them. What that costs a step is
+ * not known: it is in what the ranks then do late. */
+enum lk_status lk_find_host_busy_(struct lk_analysis *a)
+{
+    struct lk_run_host *hosts = NULL;
+    enum lk_status st = LK_OK;
+    size_t n = 0;
+
+    LK_TRY(lk_run_hosts(a->run, &hosts, &n));
+    for (size_t h = 0; h < n; h++) {
+        char text[256];
+
+        if (!hosts[h].use.n_ranks || !lk_host_is_busy(&hosts[h].use))
+            continue;
+        lk_host_use_text(&hosts[h].use, text, sizeof text);
+        LK_TRY(lk_finding_add_(a, LK_FINDING_HOST_BUSY, -1, NAN, "host busy: %s%s%s",
+                               n > 1 ? hosts[h].name : "", n > 1 ? ": " : "", text));
+        a->findings[a->n_findings - 1].host = n > 1 ? hosts[h].name : NULL;
+    }
+out:
+    free(hosts);
+    return st;
+}
 
 /* ---- Hidden synchronisation ---- */
 

@@ -84,7 +84,10 @@ static const struct row {
         {lk_find_shared_gpu_, 0,
          "give each rank a GPU of its own: torch.cuda.set_device(LOCAL_RANK), "
          "CUDA_VISIBLE_DEVICES, fewer ranks a node"},
-    [LK_FINDING_LATE_NODE] = {lk_find_late_node_, 0,
+    [LK_FINDING_HOST_BUSY] = {lk_find_host_busy_, 0,
+                              "stop what else runs on this host, or give the job processors of its "
+                              "own; then measure again"},
+    [LK_FINDING_LATE_NODE] = {lk_find_late_node_, IS(HOST_BUSY),
                               "compare this host with the others: power and cooling, storage, "
                               "network cards, other jobs; or run without it"},
     [LK_FINDING_THROTTLED] = {lk_find_throttled_, IS(LATE_NODE),
@@ -92,13 +95,13 @@ static const struct row {
     [LK_FINDING_GPU_CLOCK] = {lk_find_gpu_clock_, IS(THROTTLED) | IS(LATE_NODE),
                               "compare this GPU's clocks, limits and temperature with the others' "
                               "(nvidia-smi -q -d CLOCK,POWER,PERFORMANCE), or take another one"},
-    [LK_FINDING_SLOW_RANK] = {lk_find_slow_rank_, IS(GPU_CLOCK) | IS(LATE_NODE),
+    [LK_FINDING_SLOW_RANK] = {lk_find_slow_rank_, IS(HOST_BUSY) | IS(GPU_CLOCK) | IS(LATE_NODE),
                               "see what this rank alone computes, and what else uses its "
                               "processors and GPU"},
-    [LK_FINDING_RANK_INPUT] = {lk_find_rank_input_, IS(LATE_NODE),
+    [LK_FINDING_RANK_INPUT] = {lk_find_rank_input_, IS(HOST_BUSY) | IS(LATE_NODE),
                                "look at this rank's loader and storage: its workers, its share of "
                                "the data"},
-    [LK_FINDING_RANK_LAUNCH] = {lk_find_rank_launch_, IS(LATE_NODE),
+    [LK_FINDING_RANK_LAUNCH] = {lk_find_rank_launch_, IS(HOST_BUSY) | IS(LATE_NODE),
                                 "look at this rank's host: processors that are shared or far from "
                                 "the GPU, other work on them"},
     [LK_FINDING_CHECKPOINTS] = {lk_find_checkpoints_, 0,
@@ -111,16 +114,16 @@ static const struct row {
                                    "make batches alike: put samples of like length together "
                                    "(bucketing by length), or pack them to one length"},
     [LK_FINDING_UNEVEN_ENDS] =
-        {lk_find_uneven_ends_, 0,
+        {lk_find_uneven_ends_, IS(HOST_BUSY),
          "measure the links: nccl-tests' sendrecv, or lockstep calibrate, on "
          "two hosts at a time"},
     [LK_FINDING_LATE_RANK] = {lk_find_late_rank_,
-                              IS(LATE_NODE) | IS(GPU_CLOCK) | IS(SLOW_RANK) | IS(RANK_INPUT) |
-                                  IS(RANK_LAUNCH) | IS(CHECKPOINTS),
+                              IS(HOST_BUSY) | IS(LATE_NODE) | IS(GPU_CLOCK) | IS(SLOW_RANK) |
+                                  IS(RANK_INPUT) | IS(RANK_LAUNCH) | IS(CHECKPOINTS),
                               "see what this rank does before its collectives (--step=N)"},
     [LK_FINDING_STRAGGLERS] = {lk_find_stragglers_,
-                               IS(LATE_NODE) | IS(SLOW_RANK) | IS(RANK_INPUT) | IS(RANK_LAUNCH) |
-                                   IS(CHECKPOINTS) | IS(UNEVEN_BATCHES),
+                               IS(HOST_BUSY) | IS(LATE_NODE) | IS(SLOW_RANK) | IS(RANK_INPUT) |
+                                   IS(RANK_LAUNCH) | IS(CHECKPOINTS) | IS(UNEVEN_BATCHES),
                                "even out what ranks do in a step: lengths of samples, loading, "
                                "other work on the hosts"},
     [LK_FINDING_ACCUMULATION] = {lk_find_accumulation_, 0,
@@ -137,8 +140,8 @@ static const struct row {
                                  "make buckets smaller: bucket_cap_mb; lockstep whatif "
                                  "--bucket-cap shows by how much"},
     [LK_FINDING_WIRE] = {lk_find_wire_,
-                         IS(ACCUMULATION) | IS(UNUSED_PARAMETERS) | IS(SMALL_BUCKETS) |
-                             IS(FIRST_BUCKET),
+                         IS(HOST_BUSY) | IS(ACCUMULATION) | IS(UNUSED_PARAMETERS) |
+                             IS(SMALL_BUCKETS) | IS(FIRST_BUCKET),
                          "move fewer bytes (bfloat16 gradients, accumulation) or use faster links; "
                          "compare the bandwidth with that of lockstep calibrate"},
     [LK_FINDING_POOR_OVERLAP] = {lk_find_poor_overlap_,
@@ -147,13 +150,13 @@ static const struct row {
     [LK_FINDING_SYNCHRONISATION] = {lk_find_synchronisation_, IS(LOGGING),
                                     "keep results on the GPU and read them every so many steps; "
                                     ".item(), .cpu() and printed tensors wait"},
-    [LK_FINDING_LAUNCH_BOUND] = {lk_find_launch_bound_, IS(SYNCHRONISATION),
+    [LK_FINDING_LAUNCH_BOUND] = {lk_find_launch_bound_, IS(HOST_BUSY) | IS(SYNCHRONISATION),
                                  "use larger batches, fused kernels, torch.compile or a CUDA "
                                  "graph"},
     [LK_FINDING_LATE_LAUNCHES] = {lk_find_late_launches_, IS(RANK_LAUNCH), NULL},
-    [LK_FINDING_INPUT] = {find_input, IS(RANK_INPUT),
+    [LK_FINDING_INPUT] = {find_input, IS(HOST_BUSY) | IS(RANK_INPUT),
                           "use more loader workers, prefetching and faster storage"},
-    [LK_FINDING_COLOCATION] = {find_colocation, IS(SHARED_GPU),
+    [LK_FINDING_COLOCATION] = {find_colocation, IS(SHARED_GPU) | IS(HOST_BUSY),
                                "give each rank processors and memory bandwidth of its own; bind "
                                "ranks to them"},
     [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, 0,
@@ -264,12 +267,13 @@ static int finding_order(const void *a, const void *b)
 static bool explains(const struct lk_analysis *a, const struct lk_finding *cause,
                      const struct lk_finding *effect)
 {
+    const char *host = effect->rank < 0 ? effect->host : a->run->traces[effect->rank].info.host;
+
     if (!(rows[effect->id].causes >> cause->id & 1))
         return false;
     if (cause->rank >= 0 && effect->rank >= 0 && cause->rank != effect->rank)
         return false;
-    if (cause->host && effect->rank >= 0 &&
-        strcmp(cause->host, a->run->traces[effect->rank].info.host) != 0)
+    if (cause->host && host && strcmp(cause->host, host) != 0)
         return false;
     return isnan(cause->cost_s) || isnan(effect->cost_s) ||
            2 * cause->cost_s >= fabs(effect->cost_s);

@@ -1,22 +1,23 @@
-/* How busy this host's processors are, and who keeps them busy. */
+/* Read how busy this host's processors are, who keeps them busy, and how long this process's
+ * threads wait for them. */
 #ifndef LK_RUNTIME_MACHINE_LOAD_H
 #define LK_RUNTIME_MACHINE_LOAD_H
 
 #include "base/status.h"
+#include "facts/host_load.h"
 
-/* Time since some moment, s. Interrupts do not count: they are mostly the network's. */
-struct lk_machine_load {
-    double available_s; /* of all processors together */
-    double busy_s;      /* of them, in programs, and taken by other guests of the machine */
-    double own_s;       /* in this process and its children that have ended */
-};
+enum { LK_MACHINE_BOOT_TEXT = 64 };
 
-/* Read the load until now. root: "" for this machine, else a folder with its "proc". LK_EIO: it
- * does not say it. */
-enum lk_status lk_machine_load_now(const char *root, struct lk_machine_load *out);
+/* Read the load until now. Waits are of the threads that live. root: "" for this machine, else a
+ * folder with its "proc". LK_EIO: it does not tell. */
+enum lk_status lk_machine_load_now(const char *root, struct lk_host_load *out);
 
-/* Return the share of the processors' time between two readings that others took, 0 to 1. */
-double lk_machine_load_of_others(const struct lk_machine_load *from,
-                                 const struct lk_machine_load *to);
+/* Return the load between two readings. */
+struct lk_host_load lk_machine_load_between(const struct lk_host_load *from,
+                                            const struct lk_host_load *to);
+
+/* Write which boot of which machine this is, which all of its containers share; else the host's
+ * name. root as above. */
+void lk_machine_boot(const char *root, char out[static LK_MACHINE_BOOT_TEXT]);
 
 #endif

@@ -245,28 +245,53 @@ START_TEST(nothing_comes_behind_what_was_left_out)
 }
 END_TEST
 
-/* Query this machine, whatever it is. */
-/* 1,000 ticks of two processors: 300 in programs, 100 taken by other guests, 50 in interrupts. */
-START_TEST(a14_the_load_of_others)
+/* Of 1,000 ticks of two processors 300 are in programs, 100 taken by other guests, 50 in
+ * interrupts; of this process's two threads each waited a second; a process without their files,
+ * and one whose thread has ended, wait nothing. */
+START_TEST(the_load_of_a_host)
 {
     double tick_s = 1 / (double)sysconf(_SC_CLK_TCK);
-    struct lk_machine_load from, to;
+    struct lk_host_load from, to, l;
 
     put("proc/stat", "cpu  1000 0 500 8000 0 10 20 30 0 0\ncpu0 1 2 3 4\n");
     ck_assert_int_eq(lk_machine_load_now(root, &from), LK_OK);
+    ck_assert_double_nan(from.s[LK_HOST_WAITED]);
+    put("proc/self/task/7/schedstat", "5000000000 2000000000 40\n");
+    put("proc/self/task/8/schedstat", "0 0 0\n");
+    ck_assert_int_eq(lk_machine_load_now(root, &from), LK_OK);
+    put("proc/self/task/7/schedstat", "6000000000 3000000000 50\n");
+    put("proc/self/task/8/schedstat", "1000000000 1000000000 1\n");
     put("proc/stat", "cpu  1200 40 560 8550 0 20 60 130 0 0\ncpu0 1 2 3 4\n");
     ck_assert_int_eq(lk_machine_load_now(root, &to), LK_OK);
-    ck_assert_double_eq_tol(to.available_s - from.available_s, 1000 * tick_s, 1e-9);
-    ck_assert_double_eq_tol(to.busy_s - from.busy_s, 400 * tick_s, 1e-9);
-    to.own_s = from.own_s + 300 * tick_s;
-    ck_assert_double_eq_tol(lk_machine_load_of_others(&from, &to), 0.1, 1e-9);
-    to.own_s = from.own_s + 500 * tick_s; /* the kernel counts both in its own way */
-    ck_assert_double_eq(lk_machine_load_of_others(&from, &to), 0);
+    l = lk_machine_load_between(&from, &to);
+    ck_assert_double_eq_tol(l.s[LK_HOST_AVAILABLE], 1000 * tick_s, 1e-9);
+    ck_assert_double_eq_tol(l.s[LK_HOST_BUSY], 300 * tick_s, 1e-9);
+    ck_assert_double_eq_tol(l.s[LK_HOST_STOLEN], 100 * tick_s, 1e-9);
+    ck_assert_double_eq_tol(l.s[LK_HOST_WAITED], 2, 1e-9);
+    ck_assert_double_ge(l.s[LK_HOST_OWN], 0);
+    put("proc/self/task/7/schedstat", "0 0 0\n");
+    ck_assert_int_eq(lk_machine_load_now(root, &to), LK_OK);
+    ck_assert_double_eq(lk_machine_load_between(&from, &to).s[LK_HOST_WAITED], 0);
     put("proc/stat", "intr 5\n");
     ck_assert_int_eq(lk_machine_load_now(root, &to), LK_EIO);
 }
 END_TEST
 
+/* Containers of a machine share its boot; a system that does not tell it has a name. */
+START_TEST(the_boot_of_a_host)
+{
+    char a[LK_MACHINE_BOOT_TEXT], name[LK_MACHINE_BOOT_TEXT] = "";
+
+    lk_machine_boot(root, a);
+    ck_assert_int_eq(gethostname(name, sizeof name - 1), 0);
+    ck_assert_str_eq(a, name);
+    put("proc/sys/kernel/random/boot_id", "72bc5042-fe6e-46a8-8b46-cfbc2dd4ab93\n");
+    lk_machine_boot(root, a);
+    ck_assert_str_eq(a, "72bc5042-fe6e-46a8-8b46-cfbc2dd4ab93");
+}
+END_TEST
+
+/* Query this machine, whatever it is. */
 START_TEST(this_machine)
 {
     struct lk_machine m;
@@ -289,6 +314,7 @@ SUITE(machine, tc)
     tcase_add_test(tc, interfaces);
     tcase_add_test(tc, many_devices);
     tcase_add_test(tc, nothing_comes_behind_what_was_left_out);
-    tcase_add_test(tc, a14_the_load_of_others);
+    tcase_add_test(tc, the_load_of_a_host);
+    tcase_add_test(tc, the_boot_of_a_host);
     tcase_add_test(tc, this_machine);
 }
