@@ -139,6 +139,21 @@ static int most_gpus(const struct lk_forecast_request *q)
     return most < LK_RANKS_MAX ? (int)most : LK_RANKS_MAX;
 }
 
+/* Let the scaling law answer from the job's runs where they contradict the step model. */
+static enum lk_status add_law(struct evidence_inputs *in)
+{
+    struct lk_throughput_request q = {
+        .grid = in->request.grid, .gpus_per_node = in->cluster.gpus_per_node, .refuted = true};
+    struct lk_evidence_source law;
+
+    LK_PASS(lk_throughput_of_runs(&in->job, &in->cluster, &in->table));
+    if (!in->table.n || q.grid.anyway)
+        return LK_OK;
+    LK_PASS(lk_throughput_evidence(&in->table, &q, &law));
+    lk_step_evidence_set_law(&in->source, &law);
+    return LK_OK;
+}
+
 enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *cluster,
                                  const struct machine_facts *facts, struct evidence_inputs *in)
 {
@@ -152,7 +167,8 @@ enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *
                                 "--overlap-slowdown"));
     LK_PASS(known_slow_add(&in->cluster, most_gpus(&in->request.grid), facts->slow_ranks,
                            facts->slow_links));
-    return lk_step_evidence(&in->job, &in->cluster, &in->request.grid, &in->source);
+    LK_PASS(lk_step_evidence(&in->job, &in->cluster, &in->request.grid, &in->source));
+    return add_law(in);
 }
 
 enum lk_status check_no_table(const struct throughput_options *o)

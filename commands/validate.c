@@ -4,8 +4,10 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
+#include "commands/forecast_page.h"
 #include "commands/output.h"
 #include "sim/forecast/backtest.h"
+#include "sim/forecast/contradiction.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -68,6 +70,22 @@ static enum lk_status nothing_held_out(const struct options *o, const struct evi
                    in->job.name);
 }
 
+/* Say first what contradicts the model whose errors are printed. */
+static enum lk_status print_contradictions(const struct lk_forecast *trial, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *table = NULL;
+
+    for (size_t i = 0; i < trial->n_answer; i++)
+        LK_TRY(lk_page_contradict(page, trial->answer[i]));
+    LK_TRY(lk_forecast_contradiction_table(trial, &table));
+    if (table)
+        LK_TRY(lk_page_table(page, "contradictions", LK_PAGE_DETAIL, NULL, 0, &table));
+out:
+    lk_table_destroy(table);
+    return st;
+}
+
 /* Fill the page; the table becomes its own. */
 static enum lk_status print(const struct lk_backtests *tests, struct lk_table **table,
                             struct lk_page *page)
@@ -101,10 +119,12 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
         .request.grid = {.axes[LK_AXIS_LOCAL_BATCH] = {&batch, o->local_batch ? 1 : 0},
                          .level = o->level,
                          .draws = (int)o->draws,
-                         .seed = (uint64_t)o->seed}};
+                         .seed = (uint64_t)o->seed,
+                         .anyway = true}}; /* the errors of what is contradicted, too */
     const struct machine_facts facts = {.gpus_per_node = o->table.gpus_per_node,
                                         .measured_on = LK_PLACE_HERE_WORD};
     struct lk_backtests tests = {0};
+    struct lk_forecast trial = {.level = o->level};
     struct lk_table *table = NULL;
 
     if (!o->table.file)
@@ -115,13 +135,18 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     LK_TRY(lk_backtest_run(&in.source, o->level, 0, &tests));
     if (!tests.n)
         LK_TRY(nothing_held_out(o, &in, &tests));
+    LK_TRY(in.source.ops->prepare(in.source.self, &trial));
+    LK_TRY(lk_contradictions_tell(&trial, true));
     LK_TRY(lk_backtest_table(&tests, &table));
     if (o->out)
         LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o->out));
+    LK_TRY(print_contradictions(&trial, page));
     LK_TRY(print(&tests, &table, page));
     if (o->out)
         LK_TRY(lk_page_rest(page, "Written: %s.", o->out));
+    st = forecast_verdict(&trial);
 out:
+    lk_forecast_fini(&trial);
     lk_table_destroy(table);
     lk_backtests_fini(&tests);
     evidence_fini(&in);
@@ -136,6 +161,6 @@ const struct lk_command lk_command_validate = {
     .size = sizeof(struct options),
     .operands_max = 256,
     .main_value = "inside_share",
-    .tables = TABLES("backtest"),
+    .tables = TABLES("backtest", "contradictions"),
     .run = run,
 };

@@ -384,8 +384,8 @@ static enum lk_status check_job(struct lk_json *root, void *base)
     for (size_t i = 0; i < j->n_runs; i++)
         j->runs[i].config.overlap = j->overlap;
     if (!lk_json_optional(root, "first_bucket_bytes"))
-        j->first_bytes = lk_ddp_rule_first_bytes(
-            j->ddp_rule, j->cap_bytes, lk_json_optional(root, "bucket_cap_bytes") != NULL);
+        j->first_bytes =
+            lk_ddp_rule_first_bytes(j->ddp_rule, j->cap_bytes, j->cap_bytes != LK_BUCKET_CAP_BYTES);
     for (size_t i = 1; i < j->n_compute; i++)
         if (j->compute[i - 1].local_batch >= j->compute[i].local_batch)
             return lk_json_error(lk_json_item(lk_json_optional(root, "compute"), i),
@@ -406,7 +406,8 @@ static const struct lk_member job_rows[] = {
     ROW(ddp_rule, "ddp_rule", WORD, OPTIONAL, .words = &lk_ddp_rule_words, .absent = LK_DDP_TORCH_2,
         .help = "whose bucketing ([DDP](ddp.md))"),
     ROW(first_bytes, "first_bucket_bytes", UINT, OPTIONAL, .range = LK_RANGE_ABOVE_0,
-        .help = "limit of the first bucket in the runs", .without = "by the rule"),
+        .help = "limit of the first bucket in the runs",
+        .without = "by the rule: 1048576, with torch-2.x a cap other than 26214400"),
     ROW(cap_bytes, "bucket_cap_bytes", UINT, OPTIONAL, .range = LK_RANGE_ABOVE_0,
         .absent = LK_BUCKET_CAP_BYTES, .help = "limit of the others in the runs"),
     ROW(accumulation, "accumulation", INT, OPTIONAL, .min = 1, .max = LK_ACCUMULATION_MAX,

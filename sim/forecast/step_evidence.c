@@ -29,6 +29,9 @@ struct model {
     const struct lk_cluster *cluster;
     int64_t global_batch;
     bool compare;
+    struct lk_evidence_source law; /* answers where the runs contradict the model; self NULL:
+                                      nothing does */
+    bool by_law;
     struct lk_predictor_options options;
     struct lk_predictor *predictor;
     /* For a job of recorded buckets (sim/forecast/recorded_buckets.h), else zeroed and NULL. */
@@ -54,6 +57,8 @@ static void model_close(void *self)
     lk_predictor_destroy(m->split);
     lk_buckets_fini(&m->split_job);
     lk_altered_fini(&m->altered);
+    if (m->law.self)
+        m->law.ops->close(m->law.self);
     free(m->measured);
     free(m);
 }
@@ -76,6 +81,8 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
     struct model *m = self;
     struct lk_prediction p = {0}, split = {0};
 
+    if (m->by_law)
+        return m->law.ops->at(m->law.self, c, out);
     LK_TRY(lk_predictor_at(m->predictor, c, &p));
     if (m->split && lk_buckets_unknown(m->job, c)) {
         LK_TRY(lk_predictor_at(m->split, c, &split));
@@ -98,6 +105,8 @@ static enum lk_status estimate(void *self, const struct lk_config *c, double *ou
     struct model *m = self;
     double split_s;
 
+    if (m->by_law)
+        return m->law.ops->estimate(m->law.self, c, out_step_s);
     LK_PASS(lk_predictor_estimate(m->predictor, c, out_step_s));
     if (!m->split || !lk_buckets_unknown(m->job, c))
         return LK_OK;
@@ -110,6 +119,8 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
 {
     const struct model *m = self;
 
+    if (m->by_law)
+        return m->law.ops->set_reference(m->law.self, c);
     c->world_size = m->reference_world_size;
     return lk_config_nodes(m->cluster, c);
 }
@@ -122,6 +133,11 @@ static enum lk_status alter(void *self, const struct lk_change *change, int worl
     const struct model *as_is = self;
     struct model *m = NULL;
 
+    if (as_is->by_law)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: the step model, which the runs contradict, would alone tell what "
+                       "another machine does",
+                       as_is->job->name);
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct model){.options = as_is->options, .as_is = as_is, .compare = as_is->compare};
     LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, world_size));
@@ -283,12 +299,29 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *con
 {
     const struct model *m = self;
 
+    if (m->by_law)
+        return m->law.ops->conclude(m->law.self, points, n, out);
     LK_PASS(lk_step_places_add(&m->predictor->basis, points, n, out));
     return m->compare ? LK_OK
                       : lk_step_notes_add(&m->predictor->basis, m->split != NULL, points, n, out);
 }
 
 /* ---- The whole ---- */
+
+/* Lets the law answer in the place of the refuted model, if the runs do not contradict it, too. */
+static enum lk_status let_answer(struct model *m, struct lk_forecast *out)
+{
+    size_t of_model = out->n_contradictions;
+
+    m->by_law = true;
+    LK_PASS(m->law.ops->prepare(m->law.self, out));
+    free(out->cluster);
+    out->cluster = NULL;
+    LK_PASS(lk_strdup(&out->cluster, m->cluster->name));
+    return out->n_contradictions == of_model
+               ? lk_contradictions_answer(out, "the scaling law alone")
+               : LK_OK;
+}
 
 static enum lk_status prepare(void *self, struct lk_forecast *out)
 {
@@ -300,12 +333,12 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     LK_TRY(learn_scale_error(m, &b));
     LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(make_predictors(m));
-    LK_TRY(set_names(m, out));
     LK_TRY(lk_trial_hold(&(struct lk_trial){.source = &source,
                                             .by = m->job->name,
                                             .odds = NAN,
                                             .device_bytes = lk_plan_device_bytes(m->cluster, NULL)},
                          out));
+    LK_TRY(m->law.self && out->n_contradictions ? let_answer(m, out) : set_names(m, out));
 out:
     lk_backtests_fini(&b);
     return st;
@@ -369,4 +402,11 @@ enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluste
 out:
     model_close(m);
     return st;
+}
+
+void lk_step_evidence_set_law(struct lk_evidence_source *of, const struct lk_evidence_source *law)
+{
+    struct model *m = of->self;
+
+    m->law = *law;
 }

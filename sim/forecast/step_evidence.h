@@ -14,4 +14,8 @@ enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluste
                                 const struct lk_forecast_request *q,
                                 struct lk_evidence_source *out);
 
+/* Let the scaling law of the job's runs answer where they contradict the step model. The law is
+ * taken over, and closed with the model. */
+void lk_step_evidence_set_law(struct lk_evidence_source *of, const struct lk_evidence_source *law);
+
 #endif

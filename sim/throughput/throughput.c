@@ -1,7 +1,7 @@
 /*
  * Read tables of throughputs, and fill what they lack.
  *
- * Divisions: rows / contradictions / the file / what a table lacks.
+ * Divisions: rows / contradictions / the file / runs / what a table lacks.
  */
 #include "sim/throughput/throughput.h"
 
@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "sim/step/config.h"
+#include "sim/step/measured_runs.h"
 #include "sim/throughput/scaling.h"
 
 #include <stdlib.h>
@@ -236,6 +237,52 @@ enum lk_status lk_throughput_read(const char *path, struct lk_throughput_table *
 out:
     lk_throughput_fini(&t);
     lk_csv_free(csv);
+    return st;
+}
+
+/* ---- Runs ---- */
+
+static int by_point(const void *a, const void *b)
+{
+    const struct row x = {.p = *(const struct lk_scaling_point *)a},
+                     y = {.p = *(const struct lk_scaling_point *)b};
+
+    return by_batch_and_gpus(&x, &y);
+}
+
+static bool has_two_counts(const struct lk_throughput_table *t)
+{
+    for (size_t i = 1; i < t->n; i++)
+        if (lk_throughput_same_batch(&t->points[i - 1].config, &t->points[i].config))
+            return true;
+    return false;
+}
+
+enum lk_status lk_throughput_of_runs(const struct lk_job *job, const struct lk_cluster *cluster,
+                                     struct lk_throughput_table *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_runs runs = {.job = job, .cluster = cluster};
+    const struct lk_config plain = lk_config_current(job);
+    struct lk_throughput_table t = {0};
+
+    LK_TRY(lk_strdup(&t.name, job->name));
+    for (size_t i = 0; i < job->n_runs && t.n < LK_SCALING_POINTS_MAX; i++) {
+        const struct lk_config *c = &job->runs[i].config;
+        size_t n;
+
+        if (!lk_runs_is_first(&runs, i) || !lk_config_same_scheme(c, &plain))
+            continue;
+        LK_TRY(lk_array_grow(&t.points, &t.capacity, t.n + 1, sizeof *t.points));
+        t.points[t.n++] = (struct lk_scaling_point){
+            .config = *c, .throughput = lk_config_samples(c) / lk_runs_mean(&runs, c, &n)};
+    }
+    qsort(t.points, t.n, sizeof *t.points, by_point);
+    t.n = has_two_counts(&t) ? t.n : 0;
+    *out = t;
+    t = (struct lk_throughput_table){0};
+out:
+    lk_throughput_fini(&t);
     return st;
 }
 

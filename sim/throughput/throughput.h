@@ -34,6 +34,10 @@ struct lk_throughput_table {
  * Rows that contradict each other are warned of, by line and ratio.
  */
 enum lk_status lk_throughput_read(const char *path, struct lk_throughput_table *out);
+/* Make the table of a job's plain runs that count on a cluster; n is 0 where no batch of them has
+ * two counts of GPUs. */
+enum lk_status lk_throughput_of_runs(const struct lk_job *job, const struct lk_cluster *cluster,
+                                     struct lk_throughput_table *out);
 void lk_throughput_fini(struct lk_throughput_table *t); /* zeroes it; safe on a zeroed one */
 
 /* The job and the machine of a table, from which a step model is made. All borrowed. */
@@ -58,6 +62,7 @@ struct lk_throughput_request {
      * the cluster's; else those of the table's node, at least 8 (DGX and HGX systems, the usual
      * server). */
     int gpus_per_node;
+    bool refuted; /* a step model is not given, as the rows contradict it */
     /* Axes that are not varied have the values of the row with most GPUs. Draws (of the step
      * model's unknowns, e.g. 1000) and the seed take a model, a global batch takes local batches.
      */

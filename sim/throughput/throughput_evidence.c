@@ -583,7 +583,7 @@ enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
     struct table *e = NULL;
 
     LK_TRY(lk_alloc(&e, 1, sizeof *e));
-    *e = (struct table){.t = t, .q = *q};
+    *e = (struct table){.t = t, .q = *q, .refuted = q->refuted};
     LK_TRY(check_request(t, q));
     LK_TRY(lk_throughput_complete(t, q, &e->cluster, &e->per_node_assumed));
     LK_TRY(make_prior(q, &e->cluster, &e->step));

@@ -3,6 +3,7 @@
  * and in the exit code, and what is contradicted gives no number.
  */
 #include "base/array.h"
+#include "base/csv.h"
 #include "facts/forecast.h"
 #include "sim/forecast/contradiction.h"
 #include "tests/rigs/said.h"
@@ -32,8 +33,8 @@ static void write_text(const char *name, const char *text)
     free(path);
 }
 
-/* Write a job of so many parameters, with the rows as runs. */
-static void write_job(const char *name, double parameters, bool runs)
+/* Write a job of so many parameters, with the rows from one on as runs. */
+static void write_job(const char *name, double parameters, size_t from)
 {
     char *path = scratch_path(scratch_dir, name);
     FILE *f = fopen(path, "w");
@@ -51,15 +52,15 @@ static void write_job(const char *name, double parameters, bool runs)
                 (const char *const[]){"forward", "backward", "optimizer"}[i],
                 (const double[]){35.5, 71, 3}[i]);
     fputs("}], \"runs\": [", f);
-    for (size_t i = 0; i < LK_COUNT(rows) && runs; i++) {
+    for (size_t i = from; i < LK_COUNT(rows); i++) {
         double step_s = 16 * rows[i].gpus / rows[i].per_s;
 
         fprintf(f,
                 "%s{\"source\": \"r%zu\", \"gpus\": %d, \"nodes\": %d, \"local_batch\": 16, "
                 "\"accumulation\": 1, \"no_sync\": true, \"first_bucket_bytes\": 1048576, "
                 "\"bucket_cap_bytes\": 26214400, \"step_s\": [%.9g, %.9g, %.9g]}",
-                i ? ", " : "", i, rows[i].gpus, (rows[i].gpus + 7) / 8, step_s * 0.999, step_s,
-                step_s * 1.001);
+                i > from ? ", " : "", i, rows[i].gpus, (rows[i].gpus + 7) / 8, step_s * 0.999,
+                step_s, step_s * 1.001);
     }
     fputs("]}\n", f);
     ck_assert_int_eq(fclose(f), 0);
@@ -77,9 +78,10 @@ static void make_files(void)
     write_text("t16.csv", text);
     write_text("own.json", "{\"schema\": \"lockstep-cluster\", \"version\": 1, \"base\": "
                            "\"ethernet-10g-8gpu\", \"name\": \"own\", \"preset\": false}\n");
-    write_job("runs.json", 124e6, true);
-    write_job("job.json", 124e6, false);
-    write_job("huge.json", 175e9, false);
+    write_job("runs.json", 124e6, 0);
+    write_job("one.json", 124e6, LK_COUNT(rows) - 1);
+    write_job("job.json", 124e6, LK_COUNT(rows));
+    write_job("huge.json", 175e9, LK_COUNT(rows));
 }
 
 #define TABLE(parameters) "--throughput t16.csv --local-batch 16 --parameters " parameters " "
@@ -96,11 +98,14 @@ static const struct {
     {"whatif " TABLE("124M") "--cluster ethernet-10g-8gpu --gpus 64 --accumulation 1,2",
      "By the scaling law alone, as t16.csv contradicts the step model of ethernet-10g-8gpu",
      "its odds to the scaling law are", "odds", true},
-    {"predict runs.json own.json --gpus 64", "No forecast: J contradicts the step model of own",
-     "take 121 ms a step as measured, and at least 4", "bound", false},
+    {"predict runs.json own.json --gpus 64",
+     "By the scaling law alone, as J contradicts the step model of own",
+     "take 121 ms a step as measured, and at least 4", "bound", true},
     {"whatif runs.json own.json --gpus 64 --bucket-cap 1MiB,25MiB",
-     "No forecast: J contradicts the step model of own", "outside the 99 % interval", "bound",
-     false},
+     "By the scaling law alone, as J contradicts the step model of own",
+     "outside the 99 % interval", "bound", true},
+    {"predict one.json own.json --gpus 64", "No forecast: J contradicts the step model of own",
+     "take 121 ms a step as measured, and at least 4", "bound", false},
     {"predict " TABLE("175B") "--cluster dgx-a100 --gpus 64",
      "By the scaling law alone, as t16.csv contradicts the step model of dgx-a100",
      "1 GPU ran it, and each would need", "memory_of_run", true},
@@ -156,6 +161,89 @@ START_TEST(its_numbers_are_shown_if_asked_for)
 }
 END_TEST
 
+/* The runs of a refuted job are a table: the law answers as it does to one. */
+START_TEST(runs_are_a_table_to_the_law)
+{
+    static const char *const questions[] = {
+        "predict runs.json own.json --gpus 64 --csv=a.csv",
+        "predict " TABLE("124M") "--cluster own.json --gpus 64 --csv=b.csv"};
+    static const struct lk_csv_column columns[] = {
+        {"step_s", true}, {"step_lo_s", true}, {"step_hi_s", true}};
+    double v[2][LK_COUNT(columns)];
+
+    for (size_t i = 0; i < 2; i++) {
+        struct shell_result r = shell_program(scratch_dir, "%s --draws=40", questions[i]);
+        char *path = scratch_path(scratch_dir, i ? "b.csv" : "a.csv");
+        struct lk_csv *csv = NULL;
+
+        ck_assert_int_eq(r.code, 1);
+        ck_assert_msg(lk_csv_load(path, columns, LK_COUNT(columns), LK_CSV_EXTRA, &csv) == LK_OK,
+                      "%s", lk_error_text());
+        for (size_t c = 0; c < LK_COUNT(columns); c++)
+            ck_assert_int_eq(lk_csv_real(csv, 0, c, 0, INFINITY, &v[i][c]), LK_OK);
+        lk_csv_free(csv);
+        free(path);
+    }
+    for (size_t c = 0; c < LK_COUNT(columns); c++)
+        ck_assert_double_eq_tol(v[0][c] / v[1][c], 1, 1e-6);
+}
+END_TEST
+
+/* Questions to validate: whether something contradicts what it prints the errors of. */
+static const struct {
+    const char *question, *has;
+} validated[] = {
+    {"validate runs.json --cluster own.json", "J contradicts the step model of own: 16 GPUs on 2"},
+    {"validate " TABLE("124M") "--cluster own.json", "t16.csv contradicts the step model of own"},
+    {"validate runs.json --cluster dgx-a100", NULL},
+    {"validate " TABLE("124M") "--cluster dgx-a100", NULL},
+    {"validate --throughput t16.csv", NULL},
+};
+
+START_TEST(validate_says_what_predict_says)
+{
+    const char *q = validated[_i].question, *has = validated[_i].has;
+    struct shell_result r = shell_program(scratch_dir, "%s -q --draws=40", q);
+
+    ck_assert_msg(r.code == (has != NULL), "%s: %d: %s", q, r.code, r.text);
+    ck_assert_msg(said(r.text, "held-out runs"), "%s: %s", q, r.text);
+    ck_assert_msg(!has ||
+                      (said(r.text, "By what is contradicted: ") == r.text && said(r.text, has)),
+                  "%s: %s", q, r.text);
+    r = shell_program(scratch_dir, "%s --draws=40 --format=json", q);
+    ck_assert_msg(!strstr(r.text, "\"contradictions\": []") == (has != NULL), "%s", r.text);
+}
+END_TEST
+
+/* One held-out run refutes where it is outside the 99 % interval and off by more than half: days,
+ * labs and noise do less, and an interval that is a little too narrow refutes no true model. */
+static const struct {
+    double measured, reach; /* of a prediction of 1 s, and of its interval of 90 % */
+    bool refutes;
+} far[] = {{1.49, 1.05, false},    {1.51, 1.05, true}, {1 / 1.49, 1.05, false},
+           {1 / 1.51, 1.05, true}, {1.51, 1.4, false}, {2, 1.4, true}};
+
+START_TEST(one_run_refutes_if_it_is_far)
+{
+    const struct lk_cluster c = {.name = (char[]){"made"}};
+    const struct lk_evidence_source none = {.cluster = &c};
+    struct lk_backtest b = {.what = "4 GPUs from 1",
+                            .predicted_s = 1,
+                            .lo_s = 1 / far[_i].reach,
+                            .hi_s = far[_i].reach,
+                            .measured_s = far[_i].measured};
+    struct lk_forecast f = {.level = 0.9, .backtests = &b, .n_backtests = 1};
+
+    ck_assert_int_eq(
+        lk_trial_hold(&(struct lk_trial){.source = &none, .by = "runs", .odds = NAN}, &f), LK_OK);
+    ck_assert_uint_eq(f.n_contradictions, far[_i].refutes);
+    ck_assert(!f.n_contradictions || f.contradictions[0].kind == LK_CONTRADICTION_INTERVAL);
+    f.backtests = NULL;
+    f.n_backtests = 0;
+    lk_forecast_fini(&f);
+}
+END_TEST
+
 /* Measurements that agree give no contradiction: an empty list, exit code 0. */
 START_TEST(what_agrees_has_none)
 {
@@ -184,6 +272,9 @@ SUITE(contradictions, t)
     tcase_add_checked_fixture(t, make_files, scratch_tear_down);
     tcase_add_loop_test(t, each_is_said_everywhere, 0, (int)LK_COUNT(cases));
     tcase_add_test(t, its_numbers_are_shown_if_asked_for);
+    tcase_add_test(t, runs_are_a_table_to_the_law);
+    tcase_add_loop_test(t, validate_says_what_predict_says, 0, (int)LK_COUNT(validated));
+    tcase_add_loop_test(t, one_run_refutes_if_it_is_far, 0, (int)LK_COUNT(far));
     tcase_add_test(t, what_agrees_has_none);
     tcase_add_test(t, how_few_inside_refute);
 }

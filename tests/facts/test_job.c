@@ -96,6 +96,42 @@ static void check_job(const struct lk_job *j)
     ck_assert(!lk_quantity_known(&j->flops_per_sample));
 }
 
+/* PyTorch's own cap is the same whether a file says it or not; another one limits the first bucket,
+ * too, where the rule says so. */
+static const struct {
+    const char *keys;
+    uint64_t first, cap;
+} caps[] = {
+    {"", LK_BUCKET_FIRST_BYTES, LK_BUCKET_CAP_BYTES},
+    {"\"bucket_cap_bytes\": 26214400, ", LK_BUCKET_FIRST_BYTES, LK_BUCKET_CAP_BYTES},
+    {"\"bucket_cap_bytes\": 26214401, ", 26214401, 26214401},
+    {"\"bucket_cap_bytes\": 26214401, \"ddp_rule\": \"torch-1.13\", ", LK_BUCKET_FIRST_BYTES,
+     26214401},
+    {"\"bucket_cap_bytes\": 26214400, \"first_bucket_bytes\": 26214400, ", LK_BUCKET_CAP_BYTES,
+     LK_BUCKET_CAP_BYTES},
+};
+
+START_TEST(the_usual_cap_may_be_said)
+{
+    char text[1024], path[64];
+    struct lk_job j;
+
+    snprintf(text, sizeof text,
+             "{\"schema\": \"lockstep-job\", \"version\": 1, \"name\": \"j\", %s"
+             "\"gradients\": [{\"name\": \"a\", \"elements\": 9, \"dtype\": \"float32\"}], "
+             "\"compute\": [{\"local_batch\": 8, \"forward\": " Q("3", "ms") ", "
+                                                                             "\"backward\": " Q(
+                                                                                 "6", "ms") "}]}",
+             caps[_i].keys);
+    bad_file_write(text, strlen(text), path);
+    ck_assert_msg(lk_job_read(path, &j) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(j.first_bytes, caps[_i].first);
+    ck_assert_uint_eq(j.cap_bytes, caps[_i].cap);
+    lk_job_fini(&j);
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
 START_TEST(read_write_read)
 {
     struct lk_job a, b;
@@ -332,6 +368,7 @@ END_TEST
 
 SUITE(job, c)
 {
+    tcase_add_loop_test(c, the_usual_cap_may_be_said, 0, (int)LK_COUNT(caps));
     tcase_add_test(c, older_files_say_no_sync);
     tcase_add_test(c, read_write_read);
     tcase_add_test(c, by_hand);
