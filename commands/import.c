@@ -21,7 +21,7 @@ static const char *const step_names[] = {"launch", "gpu", NULL};
 /* clang-format off */
 static const struct lk_option rows[] = {
     OPTION("local-batch", local_batch, INT, .min = 1, .max = 1e6, .group = "traces",
-           .help = "samples of a micro-batch on one rank; without it a micro-batch counts as one"),
+           .help = "samples of a micro-batch on one rank, if the files do not say; of traces without it a micro-batch counts as one"),
     OPTION("world-size", world_size, INT, .min = 1, .max = LK_RANKS_MAX,
            .help = "ranks of the job, if the traces do not say (default: the number of files)"),
     OPTION("comm-kernels", comm_kernels, TEXT,

@@ -1,9 +1,11 @@
-/* lockstep import, of training programs' logs: makes a table of throughputs (CSV). */
+/* lockstep import, of training programs' logs: makes a table of throughputs (CSV). Divisions: the
+ * batch, a log, the table. */
 #include "base/array.h"
 #include "base/file.h"
 #include "base/stats.h"
 #include "commands/import_impl.h"
 #include "commands/output.h"
+#include "facts/bounds.h"
 #include "profiler/import/training_log.h"
 
 #include <math.h>
@@ -18,6 +20,9 @@ enum { WARM_UP_SHARE = 4 };
 struct job {
     const char *file, *format, *unit;
     int gpus, nodes; /* nodes 0: not known */
+    int local_batch, accumulation;
+    bool assumed; /* the log says neither the accumulation nor the global batch */
+    int tokens;   /* of a sample; 0: not known, and in a log that counts tokens a sample is one */
     size_t steps;
     double rate, lo, hi; /* units a second, of all GPUs; median, 5 % and 95 % of the lines */
 };
@@ -28,6 +33,8 @@ struct job {
     X("program",    "program",     LK_DIM_NONE, -1, r->format)                                     \
     X("gpus",       "GPUs",        LK_DIM_NONE, -1, (double)r->gpus)                               \
     X("nodes",      "nodes",       LK_DIM_NONE, -1, r->nodes ? (double)r->nodes : NAN)             \
+    X("local_batch", "local batch", LK_DIM_NONE, -1, (double)r->local_batch)                       \
+    X("accumulation", "accumulation", LK_DIM_NONE, -1, (double)r->accumulation)                    \
     X("lines",      "lines used",  LK_DIM_NONE, -1, (double)r->steps)                              \
     X("throughput", "units/s",     LK_DIM_NONE, 1,  r->rate)                                       \
     X("p5",         "p5",          LK_DIM_NONE, 1,  r->lo)                                         \
@@ -36,26 +43,89 @@ struct job {
 static const struct lk_column columns[] = {ROWS(LK_TABLE_COLUMN)};
 /* clang-format on */
 
+/* ---- The batch ---- */
+
+/* Return what both say, or the one that does; LK_EUSAGE if they differ. */
+static enum lk_status agree(const char *file, const char *option, int given,
+                            const struct lk_training_log *l, enum lk_training_setting setting,
+                            int *out)
+{
+    int said = l->settings[setting];
+
+    if (given && said && given != said)
+        return lk_fail(LK_EUSAGE, "%s: says %d %s, --%s says %d", file, said,
+                       lk_training_setting_name(setting), option, given);
+    *out = given ? given : said;
+    return LK_OK;
+}
+
+/*
+ * Find the micro-batch of a GPU and how many of them are in a step. A log gives some of the five
+ * numbers in: global batch = micro-batch x accumulation x ranks. All that it gives must agree.
+ */
+static enum lk_status find_batch(const struct import_options *o, const char *file,
+                                 const struct lk_training_log *l, struct job *j)
+{
+    int ranks = l->settings[LK_TRAINING_RANKS];
+    int64_t global = l->settings[LK_TRAINING_GLOBAL_BATCH], of_all;
+
+    LK_PASS(
+        agree(file, "local-batch", o->local_batch, l, LK_TRAINING_MICRO_BATCH, &j->local_batch));
+    if (!j->local_batch)
+        return lk_fail(LK_EUSAGE,
+                       "%s: does not say how many %ss a micro-batch has on a GPU: --local-batch",
+                       file, j->unit);
+    j->accumulation = l->settings[LK_TRAINING_ACCUMULATION];
+    if (!ranks && global && j->accumulation &&
+        global % ((int64_t)j->local_batch * j->accumulation) == 0)
+        ranks = (int)(global / ((int64_t)j->local_batch * j->accumulation));
+    if (ranks > j->gpus)
+        return lk_fail(LK_EUSAGE, "%s: says %d data-parallel ranks, which do not fit %d GPUs", file,
+                       ranks, j->gpus);
+    if (ranks && ranks != j->gpus)
+        return lk_fail(LK_EUSAGE,
+                       "%s: its %d GPUs are %d data-parallel rank%s (tensor, pipeline or context "
+                       "parallelism): a row is of GPUs that each have a whole model",
+                       file, j->gpus, ranks, ranks == 1 ? "" : "s");
+    of_all = (int64_t)j->local_batch * j->gpus;
+    j->assumed = !j->accumulation && !global;
+    if (!j->accumulation)
+        j->accumulation =
+            global >= of_all && global / of_all <= LK_ACCUMULATION_MAX ? (int)(global / of_all) : 1;
+    if (global && global != of_all * j->accumulation)
+        return lk_fail(LK_EUSAGE,
+                       "%s: says %lld samples a step, which is not %d GPUs x %d samples x %d "
+                       "micro-batches",
+                       file, (long long)global, j->gpus, j->local_batch, j->accumulation);
+    return LK_OK;
+}
+
+/* ---- A log ---- */
+
 static enum lk_status read_job(const struct import_options *o, const char *file, int i,
                                struct job *out)
 {
     struct lk_training_log l = {0};
     enum lk_status st = LK_OK;
+    double units = 1; /* of a line's unit, all GPUs, in one of the row's */
     size_t skip;
 
     LK_TRY(lk_training_log_read(file, &l));
     skip = l.n > 1 ? l.n / WARM_UP_SHARE + (l.n < WARM_UP_SHARE) : 0;
     *out = (struct job){.file = file, .format = l.format, .unit = l.unit, .steps = l.n - skip};
-    out->gpus = import_item_of(&o->gpus, i) ? import_item_of(&o->gpus, i) : l.gpus;
-    if (l.gpus && l.gpus != out->gpus)
-        LK_TRY(lk_fail(LK_EUSAGE, "%s: says that it ran on %d GPUs, --gpus says %d", file, l.gpus,
-                       out->gpus));
     out->nodes = import_item_of(&o->nodes, i);
+    LK_TRY(agree(file, "gpus", import_item_of(&o->gpus, i), &l, LK_TRAINING_GPUS, &out->gpus));
     if (!out->gpus)
         LK_TRY(lk_fail(LK_EUSAGE,
                        "%s: does not say on how many GPUs it ran: --gpus, one number a log", file));
-    for (size_t k = skip; k < l.n && l.per_gpu; k++)
-        l.rates[k] *= out->gpus;
+    if (l.per_gpu) {
+        out->tokens = l.settings[LK_TRAINING_TOKENS];
+        units = (double)out->gpus / (out->tokens ? out->tokens : 1);
+        out->unit = out->tokens ? "sample" : l.unit;
+    }
+    LK_TRY(find_batch(o, file, &l, out));
+    for (size_t k = skip; k < l.n; k++)
+        l.rates[k] *= units;
     out->rate = lk_stats_median(l.rates + skip, out->steps);
     out->lo = lk_stats_quantile(l.rates + skip, out->steps, 0.05);
     out->hi = lk_stats_quantile(l.rates + skip, out->steps, 0.95);
@@ -64,22 +134,34 @@ out:
     return st;
 }
 
+/* Refuse logs whose rates are of different things. */
+static enum lk_status check_units(const struct job *j, const struct job *first)
+{
+    if (strcmp(j->unit, first->unit))
+        return lk_fail(LK_EUSAGE, "%s counts %ss, %s %ss: import them apart", j->file, j->unit,
+                       first->file, first->unit);
+    if (j->tokens != first->tokens)
+        return lk_fail(LK_EUSAGE, "%s has samples of %d tokens, %s of %d: import them apart",
+                       j->file, j->tokens, first->file, first->tokens);
+    return LK_OK;
+}
+
+/* ---- The table ---- */
+
 static enum lk_status write_csv(const struct import_options *o, const struct job *jobs, int n)
 {
     struct lk_writer *w = NULL;
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_writer_open(o->out, false, &w));
-    LK_TRY(lk_writer_printf(w, "gpus%s,throughput%s\n", jobs[0].nodes ? ",nodes" : "",
-                            o->local_batch ? ",local_batch" : ""));
+    LK_TRY(lk_writer_printf(w, "gpus%s,throughput,local_batch,accumulation\n",
+                            jobs[0].nodes ? ",nodes" : ""));
     for (int i = 0; i < n; i++) {
         LK_TRY(lk_writer_printf(w, "%d", jobs[i].gpus));
         if (jobs[0].nodes)
             LK_TRY(lk_writer_printf(w, ",%d", jobs[i].nodes));
-        LK_TRY(lk_writer_printf(w, ",%.6g", jobs[i].rate));
-        if (o->local_batch)
-            LK_TRY(lk_writer_printf(w, ",%lld", (long long)o->local_batch));
-        LK_TRY(lk_writer_printf(w, "\n"));
+        LK_TRY(lk_writer_printf(w, ",%.6g,%d,%d\n", jobs[i].rate, jobs[i].local_batch,
+                                jobs[i].accumulation));
     }
     st = lk_writer_commit(w);
     w = NULL;
@@ -125,27 +207,33 @@ enum lk_status import_throughput(const struct import_options *o, const char **fi
                                  struct lk_page *page)
 {
     static const struct lk_view_column view[] = {
-        LK_VIEW("gpus"),  LK_VIEW("nodes"),   LK_VIEW_RANGE("throughput", "p5", "p95"),
-        LK_VIEW("lines"), LK_VIEW("program"), LK_VIEW("log")};
+        LK_VIEW("gpus"),        LK_VIEW("nodes"),        LK_VIEW_RANGE("throughput", "p5", "p95"),
+        LK_VIEW("local_batch"), LK_VIEW("accumulation"), LK_VIEW("lines"),
+        LK_VIEW("program"),     LK_VIEW("log")};
     enum lk_status st = LK_OK;
     struct lk_table *table = NULL;
     struct job *jobs = NULL;
+    char tokens[32] = "";
 
     LK_TRY(import_check_items("gpus", (int)o->gpus.n, n));
     LK_TRY(import_check_items("nodes", (int)o->nodes.n, n));
     LK_TRY(lk_alloc(&jobs, (size_t)n, sizeof *jobs));
     for (int i = 0; i < n; i++) {
         LK_TRY(read_job(o, files[i], i, &jobs[i]));
-        if (strcmp(jobs[i].unit, jobs[0].unit))
-            LK_TRY(lk_fail(LK_EUSAGE, "%s counts %ss, %s %ss: import them apart", files[i],
-                           jobs[i].unit, files[0], jobs[0].unit));
+        LK_TRY(check_units(&jobs[i], &jobs[0]));
     }
+    if (jobs[0].tokens)
+        snprintf(tokens, sizeof tokens, " of %d tokens", jobs[0].tokens);
     LK_TRY(lk_table_create("Throughputs", columns, LK_COUNT(columns), &table));
     LK_TRY(fill(jobs, n, table));
     LK_TRY(lk_table_note(table,
-                         "a unit is a %s; the median of each log's lines but for the first "
+                         "a unit is a %s%s; the median of each log's lines but for the first "
                          "quarter, which are of warming up",
-                         jobs[0].unit));
+                         jobs[0].unit, tokens));
+    for (int i = 0; i < n; i++)
+        if (jobs[i].assumed)
+            LK_TRY(lk_page_note(
+                page, "%s does not say how many micro-batches a step has: one is taken", files[i]));
     LK_TRY(write_csv(o, jobs, n));
     LK_TRY(say(jobs, n, page));
     LK_TRY(lk_page_table(page, "throughputs", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
