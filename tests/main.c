@@ -3,10 +3,11 @@
  *
  *     test_lockstep [--jobs N] [SUITE...]
  *
- * Each suite runs in a process of its own, N at a time (default: one a processor), with its output
- * in a file that is shown whole when the suite ends badly; the failures are repeated at the end. A
- * single suite runs in this process, for a debugger. The last line is `N passed, N failed, N
- * skipped`; the exit status says whether anything failed.
+ * Each suite runs in a process of its own, N at a time (default: one a processor and one more, as
+ * suites of processes and timeouts mostly wait), with its output in a file that is shown whole when
+ * the suite ends badly; the failures are repeated at the end. A single suite runs in this process,
+ * for a debugger. The last line is `N passed, N failed, N skipped`; the exit status says whether
+ * anything failed.
  */
 #include "tests/rigs/skip.h"
 
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,6 +26,13 @@
 #define X(name) Suite *lk_suite_##name(void);
 #include "tests/suites.inc"
 #undef X
+
+/* The suites that take longest start first, so that none of them runs alone at the end. */
+static const char *const long_suites[] = {
+    "shim_orders", "check_gpu",      "run_faults", "comm_nccl_cuda",    "shim_races",
+    "grid_model",  "shim_layernorm", "place",      "kernel_table_cuda", "trainer_cuda",
+};
+enum { N_LONG = sizeof long_suites / sizeof *long_suites };
 
 /* The result of a suite, in memory that the process of the suite shares with this one. */
 struct result {
@@ -56,6 +65,11 @@ static double now_s(void)
 
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double s_from_timeval(struct timeval t)
+{
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
 }
 
 static void run_suite(const struct job *job, struct result *result)
@@ -116,11 +130,12 @@ static void show_again(const struct job *job, bool failed)
 /* Wait until a suite ends; report it. A suite that crashes counts as one failure. */
 static void finish_one(struct result *results)
 {
+    struct rusage used;
     int status;
     pid_t pid;
 
     do
-        pid = wait(&status);
+        pid = wait4(-1, &status, 0, &used);
     while (pid < 0 && errno == EINTR);
     for (int i = 0; i < N_JOBS; i++) {
         struct job *job = &jobs[i];
@@ -134,8 +149,9 @@ static void finish_one(struct result *results)
         }
         if (results[i].failed)
             show(job->output);
-        printf("  %-24s %5d checks %5d failed %7.1f s\n", job->name, results[i].run,
-               results[i].failed, now_s() - job->began_s);
+        printf("  %-24s %5d checks %5d failed %7.1f s, %5.1f s of a processor\n", job->name,
+               results[i].run, results[i].failed, now_s() - job->began_s,
+               s_from_timeval(used.ru_utime) + s_from_timeval(used.ru_stime));
         fflush(stdout);
         if (!results[i].failed && !results[i].skipped) {
             fclose(job->output);
@@ -145,26 +161,35 @@ static void finish_one(struct result *results)
     }
 }
 
+/* Start a wanted suite once there is room. Return false if it cannot be started. */
+static bool start_next(int i, struct result *results, long parallel, long *running)
+{
+    jobs[i].wanted = false;
+    if (*running == parallel) {
+        finish_one(results);
+        --*running;
+    }
+    if (!start(&jobs[i], &results[i])) {
+        printf("%s: cannot start: %s\n", jobs[i].name, strerror(errno));
+        return false;
+    }
+    ++*running;
+    return true;
+}
+
 /* Return the number of suites that could not be started. */
 static int run_all(struct result *results, long parallel)
 {
     int missed = 0;
     long running = 0;
 
-    for (int i = 0; i < N_JOBS; i++) {
-        if (!jobs[i].wanted)
-            continue;
-        if (running == parallel) {
-            finish_one(results);
-            running--;
-        }
-        if (start(&jobs[i], &results[i])) {
-            running++;
-        } else {
-            printf("%s: cannot start: %s\n", jobs[i].name, strerror(errno));
-            missed++;
-        }
-    }
+    for (int k = 0; k < N_LONG; k++)
+        for (int i = 0; i < N_JOBS; i++)
+            if (jobs[i].wanted && !strcmp(jobs[i].name, long_suites[k]))
+                missed += !start_next(i, results, parallel, &running);
+    for (int i = 0; i < N_JOBS; i++)
+        if (jobs[i].wanted)
+            missed += !start_next(i, results, parallel, &running);
     for (; running > 0; running--)
         finish_one(results);
     return missed;
@@ -197,7 +222,7 @@ int main(int argc, char **argv)
 {
     struct result *results = mmap(NULL, sizeof *results * N_JOBS, PROT_READ | PROT_WRITE,
                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    long parallel = sysconf(_SC_NPROCESSORS_ONLN);
+    long parallel = sysconf(_SC_NPROCESSORS_ONLN) + 1;
     int first = 1, chosen, run = 0, failed = 0, skipped = 0;
 
     if (argc > 2 && !strcmp(argv[1], "--jobs")) {
