@@ -175,7 +175,6 @@ END_TEST
 SUITE(busy_host, t)
 {
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_set_timeout(t, 120);
     tcase_add_test(t, a_run_records_its_hosts);
     tcase_add_loop_test(t, a_calibration_says_it, 0, 2);
 }

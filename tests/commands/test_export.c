@@ -165,7 +165,6 @@ END_TEST
 SUITE(export, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, a_step_comes_back, 0, LK_COUNT(runs));
     tcase_add_test(t, the_way_around);
     tcase_add_test(t, groups_are_refused);

@@ -272,7 +272,6 @@ END_TEST
 SUITE(same_place, c)
 {
     tcase_add_checked_fixture(c, make_files, scratch_tear_down);
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, containers_agree, 0, (int)(sizeof containers / sizeof *containers));
     tcase_add_test(c, spellings_of_one_network_overlap);
     tcase_add_test(c, a_recorded_run_is_its_forecast);

@@ -190,7 +190,6 @@ END_TEST
 
 SUITE(dnn_plans_cuda, tc)
 {
-    tcase_set_timeout(tc, 60);
     tcase_add_test(tc, cudnn_makes_fused_plans);
     tcase_add_test(tc, cudnn_says_what_it_does_not_support);
     tcase_add_test(tc, kernels_that_do_not_load_are_no_choice);

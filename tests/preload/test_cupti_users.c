@@ -288,7 +288,6 @@ END_TEST
 SUITE(cupti_users, tests)
 {
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
-    tcase_set_timeout(tests, 60);
     tcase_add_test(tests, a_process_without_kernels_has_no_window);
     tcase_add_test(tests, a_process_without_a_context_is_left_alone);
     tcase_add_test(tests, another_profiler_ends_the_window);

@@ -105,7 +105,6 @@ END_TEST
 SUITE(dry_records_cuda, tc)
 {
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, each_way_of_recording_calls, 0, (int)LK_COUNT(ways));
 }
 

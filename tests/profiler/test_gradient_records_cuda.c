@@ -504,7 +504,6 @@ END_TEST
 SUITE(gradient_records_cuda, tc)
 {
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, both_ways_have_the_same_times, 0, MISCHIEFS);
     tcase_add_loop_test(tc, both_ways_make_the_same_job, 0, 2);
     tcase_add_test(tc, gradients_need_no_event);

@@ -543,7 +543,6 @@ END_TEST
 SUITE(import_chakra, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, nodes_wait_for_dependencies_and_lanes, 0, 4);
     tcase_add_test(t, start_times_are_taken);
     tcase_add_test(t, callers_are_no_order);

@@ -463,7 +463,6 @@ END_TEST
 
 SUITE(job_collectives, tests)
 {
-    tcase_set_timeout(tests, 600);
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
     tcase_add_test(tests, bytes_and_time_are_conserved);
     tcase_add_test(tests, positions);

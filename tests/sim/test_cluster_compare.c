@@ -203,7 +203,6 @@ END_TEST
 
 SUITE(cluster_compare, tests)
 {
-    tcase_set_timeout(tests, 600);
     tcase_add_test(tests, a_planted_slowdown_is_found);
     tcase_add_test(tests, points_taken_over_are_no_evidence);
     tcase_add_test(tests, bandwidth_is_of_a_node);

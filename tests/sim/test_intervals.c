@@ -200,7 +200,6 @@ END_TEST
 
 SUITE(intervals, t)
 {
-    tcase_set_timeout(t, 600);
     tcase_add_loop_test(t, the_interval_holds_its_share, 0, (int)LK_COUNT(distances));
     tcase_add_test(t, evidence_narrows);
     tcase_add_loop_test(t, the_width_is_of_the_collectives, 0, 2);

@@ -194,7 +194,6 @@ END_TEST
 
 SUITE(node_bandwidth, tests)
 {
-    tcase_set_timeout(tests, 600);
     tcase_add_test(tests, one_bandwidth_however_it_is_said);
     tcase_add_test(tests, cards_add_up);
     tcase_add_test(tests, cards_have_one_bound);

@@ -369,7 +369,6 @@ END_TEST
 
 SUITE(scaling, t)
 {
-    tcase_set_timeout(t, 600);
     tcase_add_test(t, a_curve_that_ceased_to_grow_stays_so);
     tcase_add_test(t, a_curve_that_grew_does_not_fall);
     tcase_add_test(t, a_falling_table_is_not_forecast_to_rise);

@@ -384,7 +384,6 @@ END_TEST
 
 SUITE(step_fit, t)
 {
-    tcase_set_timeout(t, 600);
     tcase_add_test(t, b_a_datasheet_network_is_drawn);
     tcase_add_test(t, a11_the_law_counts_at_every_cap);
     tcase_add_test(t, a11_the_times_of_a_job_count);

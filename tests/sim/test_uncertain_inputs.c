@@ -91,6 +91,5 @@ END_TEST
 
 SUITE(uncertain_inputs, t)
 {
-    tcase_set_timeout(t, 600);
     tcase_add_test(t, ends_never_cross);
 }

@@ -46,7 +46,6 @@ END_TEST
 
 SUITE(accuracy_gate, t)
 {
-    tcase_set_timeout(t, 600);
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_test(t, a_worse_forecast_is_named);
     tcase_add_loop_test(t, an_empty_record_fails, 0, 2);

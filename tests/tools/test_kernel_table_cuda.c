@@ -83,7 +83,6 @@ END_TEST
 
 SUITE(kernel_table_cuda, tc)
 {
-    tcase_set_timeout(tc, 300);
     tcase_add_test(tc, the_table_is_true_and_packs_are_stored_whole);
     tcase_add_test(tc, every_instance_is_tested);
     tcase_add_loop_test(tc, a_fault_is_found, 0, N_FAULTS);
