@@ -13,7 +13,7 @@
 static LK_LINES_ADDER(add_contradiction, struct lk_page, contradictions)
 LK_LINES_ADDER(lk_page_say, struct lk_page, answer)
 LK_LINES_ADDER(lk_page_note, struct lk_page, notes)
-LK_LINES_ADDER(lk_page_rest, struct lk_page, rest)
+LK_LINES_ADDER(lk_page_next, struct lk_page, next)
     /* clang-format on */
 
     enum lk_status lk_page_contradict(struct lk_page *p, const char *sentence)
@@ -100,7 +100,7 @@ void lk_page_fini(struct lk_page *p)
     free_lines(p->answer, p->n_answer);
     free_lines(p->contradictions, p->n_contradictions);
     free_lines(p->notes, p->n_notes);
-    free_lines(p->rest, p->n_rest);
+    free_lines(p->next, p->n_next);
     for (size_t i = 0; i < p->n_tables; i++) {
         lk_table_destroy(p->tables[i].table);
         free(p->tables[i].view);

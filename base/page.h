@@ -1,6 +1,6 @@
 /*
  * A page is what a command prints: its answer first, in one to three plain sentences; then its main
- * tables; then where the rest is. A command fills a page, and its frame (commands/command.c) prints
+ * tables; then what comes next. A command fills a page, and its frame (commands/command.c) prints
  * it in the format that the user wants (reports/page.h), judges it (--fail-below, --fail-if), and
  * destroys it.
  *
@@ -63,8 +63,8 @@ struct lk_page {
     size_t n_contradictions, contradictions_capacity;
     char **notes; /* what a reader has to know besides, each a line */
     size_t n_notes, notes_capacity;
-    char **rest; /* where the rest is, each a line: files that were written, commands to run next */
-    size_t n_rest, rest_capacity;
+    char **next; /* what comes next, each a line: files that were written, commands to run */
+    size_t n_next, next_capacity;
     struct lk_page_table *tables;
     size_t n_tables, tables_capacity;
     struct lk_page_value *values;
@@ -73,12 +73,12 @@ struct lk_page {
 
 /* Append to the answer a sentence that says what contradicts the rest of it. */
 enum lk_status lk_page_contradict(struct lk_page *p, const char *sentence);
-/* Append to the answer, the notes, and the lines that say where the rest is (printf style). */
+/* Append to the answer, the notes, and the lines that say what comes next (printf style). */
 enum lk_status lk_page_say(struct lk_page *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 enum lk_status lk_page_note(struct lk_page *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-enum lk_status lk_page_rest(struct lk_page *p, const char *fmt, ...)
+enum lk_status lk_page_next(struct lk_page *p, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* Append a table, which the page then owns: *table becomes NULL. NULL or an empty place is legal:
  * nothing is appended. The view is copied; NULL: text shows all columns. */

@@ -318,6 +318,6 @@ enum lk_status calibrate_print(const struct calibrate_options *o, const struct l
     LK_PASS(add_notes(o, c, least, page));
     if (o->share_gpu)
         return lk_page_note(page, "no cluster file: " SHARE_GPU_WARNING);
-    LK_PASS(lk_page_rest(page, "written: %s", o->out));
-    return lk_page_rest(page, "next: lockstep predict JOB %s --gpus 8,64", o->out);
+    LK_PASS(lk_page_next(page, "written: %s", o->out));
+    return lk_page_next(page, "next: lockstep predict JOB %s --gpus 8,64", o->out);
 }

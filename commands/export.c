@@ -217,7 +217,7 @@ static enum lk_status run(void *options, const char **dirs, int n, struct lk_pag
     if (set.runs[0].n == 1)
         LK_TRY(lk_page_note(page, "the run has one rank: its collectives moved nothing"));
     LK_TRY(lk_page_table(page, "files", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
-    st = lk_page_rest(page, "ASTRA-sim: --workload-configuration=%s/%s, with roofline-enabled 0",
+    st = lk_page_next(page, "ASTRA-sim: --workload-configuration=%s/%s, with roofline-enabled 0",
                       o->out, o->prefix);
 out:
     lk_table_destroy(table);

@@ -219,9 +219,9 @@ enum lk_status forecast_page_table(const struct lk_forecast *f, const char *name
 enum lk_status forecast_page_files(const char *out, const char *csv, struct lk_page *page)
 {
     if (out || csv)
-        LK_PASS(lk_page_rest(page, "Written: %s%s%s.", out ? out : "", out && csv ? ", " : "",
+        LK_PASS(lk_page_next(page, "Written: %s%s%s.", out ? out : "", out && csv ? ", " : "",
                              csv ? csv : ""));
-    return out ? lk_page_rest(page, "Plot it: lockstep report %s", out) : LK_OK;
+    return out ? lk_page_next(page, "Plot it: lockstep report %s", out) : LK_OK;
 }
 
 bool forecast_has_target(const struct lk_forecast *f)

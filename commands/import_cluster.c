@@ -370,8 +370,8 @@ static enum lk_status print(const struct import_options *o, const struct lk_benc
         LK_PASS(note_inspector(inspector, page));
     LK_PASS(lk_page_note(page, "GPU: %s%s%s; %d a node", c->gpu, b->nccl_version ? "; NCCL " : "",
                          b->nccl_version ? b->nccl_version : "", c->gpus_per_node));
-    LK_PASS(lk_page_rest(page, "cluster file: %s", o->out));
-    return lk_page_rest(page, "next: lockstep predict JOB %s --gpus 8,64", o->out);
+    LK_PASS(lk_page_next(page, "cluster file: %s", o->out));
+    return lk_page_next(page, "next: lockstep predict JOB %s --gpus 8,64", o->out);
 }
 
 enum lk_status import_cluster(const struct import_options *o, const char **files, int n,

@@ -237,8 +237,8 @@ enum lk_status import_throughput(const struct import_options *o, const char **fi
     LK_TRY(write_csv(o, jobs, n));
     LK_TRY(say(jobs, n, page));
     LK_TRY(lk_page_table(page, "throughputs", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
-    LK_TRY(lk_page_rest(page, "table: %s", o->out));
-    LK_TRY(lk_page_rest(page, "next: lockstep predict --throughput %s --gpus ...", o->out));
+    LK_TRY(lk_page_next(page, "table: %s", o->out));
+    LK_TRY(lk_page_next(page, "next: lockstep predict --throughput %s --gpus ...", o->out));
 out:
     lk_table_destroy(table);
     free(jobs);

@@ -260,9 +260,9 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
         LK_TRY(lk_page_note(page, "%s", made.traffic));
     LK_TRY(lk_page_table(page, "traces", made.table->n_rows ? LK_PAGE_MAIN : LK_PAGE_DETAIL, view,
                          LK_COUNT(view), &made.table));
-    LK_TRY(lk_page_rest(page, "run directory: %s%s", o->out,
+    LK_TRY(lk_page_next(page, "run directory: %s%s", o->out,
                         made.no_job ? "" : ", with the job in job.json"));
-    LK_TRY(lk_page_rest(page, "next: lockstep analyze %s", o->out));
+    LK_TRY(lk_page_next(page, "next: lockstep analyze %s", o->out));
 out:
     import_made_fini(&made);
     return st;

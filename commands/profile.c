@@ -10,7 +10,7 @@
 #include "commands/paths.h"
 #include "commands/profile_job.h"
 #include "commands/profile_snippet.h"
-#include "commands/profile_way.h"
+#include "commands/profile_ops.h"
 #include "facts/bounds.h"
 #include "profiler/import/import_files.h"
 
@@ -68,7 +68,7 @@ static const struct lk_option rows[] = {
 /* ---- The ways that are on ---- */
 
 /* The first that recorded something counts: it knows more than those behind it. */
-static const struct profile_way *const ways[] = {&profile_way_daemon, &profile_way_preload};
+static const struct profile_ops *const ways[] = {&profile_daemon, &profile_preload};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 struct profile {
@@ -82,7 +82,7 @@ struct profile {
     struct profile_watch watches[N_WAYS];
     size_t n_watches;
     struct profile_found found;
-    const struct profile_way *recorded_by;
+    const struct profile_ops *recorded_by;
 };
 
 enum lk_status profile_found_add(struct profile_found *f, const char *path)

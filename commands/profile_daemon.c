@@ -1,5 +1,5 @@
 /* The way of lockstep profile by Kineto's daemon protocol: PyTorch records itself. */
-#include "commands/profile_way.h"
+#include "commands/profile_ops.h"
 
 #include "base/array.h"
 #include "base/file.h"
@@ -173,7 +173,7 @@ static void explain(const void *way, size_t n_recorded)
                     n);
 }
 
-const struct profile_way profile_way_daemon = {
+const struct profile_ops profile_daemon = {
     .name = "daemon",
     .text = "Kineto's daemon protocol",
     .apart = "give a larger --after",

@@ -1,6 +1,6 @@
 /* The way of lockstep profile by the preload library: MPI, NCCL and NVTX are recorded in every
  * process that uses them. */
-#include "commands/profile_way.h"
+#include "commands/profile_ops.h"
 
 #include "base/array.h"
 #include "base/file.h"
@@ -239,7 +239,7 @@ static void explain(const void *way, size_t n_recorded)
                     w->kernels ? ", or launched a kernel in the seconds that were recorded" : "");
 }
 
-const struct profile_way profile_way_preload = {
+const struct profile_ops profile_preload = {
     .name = "preload",
     .text = "the preload library",
     .overhead = "not known: the traces do not tell",

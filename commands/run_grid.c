@@ -517,9 +517,9 @@ enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
         LK_TRY(run_note_load(runs, page));
     }
     LK_TRY(lk_page_table(page, "runs", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
-    LK_TRY(lk_page_rest(page, "run directory: %s%s", out, job ? ", with the job in job.json" : ""));
+    LK_TRY(lk_page_next(page, "run directory: %s%s", out, job ? ", with the job in job.json" : ""));
     if (o->trace)
-        LK_TRY(lk_page_rest(page, "next: lockstep analyze %s", out));
+        LK_TRY(lk_page_next(page, "next: lockstep analyze %s", out));
     if (o->device != RUN_DEVICE_TIMED)
         st = check_losses(s);
 out:

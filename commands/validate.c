@@ -143,7 +143,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     LK_TRY(print_contradictions(&trial, page));
     LK_TRY(print(&tests, &table, page));
     if (o->out)
-        LK_TRY(lk_page_rest(page, "Written: %s.", o->out));
+        LK_TRY(lk_page_next(page, "Written: %s.", o->out));
     st = forecast_verdict(&trial);
 out:
     lk_forecast_fini(&trial);

@@ -114,5 +114,5 @@ enum lk_status lk_page_markdown(struct lk_writer *w, const struct lk_page *p, co
     if (table)
         return LK_OK;
     LK_PASS(put_lines(w, p->notes, p->n_notes, true));
-    return put_lines(w, p->rest, p->n_rest, true);
+    return put_lines(w, p->next, p->n_next, true);
 }

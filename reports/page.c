@@ -117,7 +117,7 @@ static enum lk_status print_text(struct lk_writer *w, const struct lk_page *p,
         LK_PASS(lk_writer_put(w, "\n", 1));
     if (!s->options.verbose)
         LK_PASS(put_hidden(w, p, s->width));
-    return put_lines(w, p->rest, p->n_rest, INDENT, s->width);
+    return put_lines(w, p->next, p->n_next, INDENT, s->width);
 }
 
 /* ---- CSV ---- */

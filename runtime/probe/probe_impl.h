@@ -57,7 +57,7 @@ double lk_probe_between_s(struct lk_event *from, struct lk_event *to);
  * called on all ranks, and begins with a barrier. A time is NaN when one side ended before the
  * other: then all ranks call `lengthen` and repeat the repetition.
  */
-struct lk_overlap_way {
+struct lk_overlap_ops {
     enum lk_status (*quiet)(void *ctx, double *out_s); /* compute alone */
     /* Run compute while a collective waits for rank `late`. */
     enum lk_status (*wait)(void *ctx, int late, double *out_s);
@@ -74,7 +74,7 @@ struct lk_overlap_plan {
     uint64_t bytes;
 };
 
-enum lk_status lk_overlap_measure(struct lk_comm *comm, const struct lk_overlap_way *way, void *ctx,
+enum lk_status lk_overlap_measure(struct lk_comm *comm, const struct lk_overlap_ops *ops, void *ctx,
                                   const struct lk_overlap_plan *plan, struct lk_probe_overlap *out);
 
 /* Index of a rank's times of a repetition. */

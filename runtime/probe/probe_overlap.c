@@ -172,7 +172,7 @@ bool lk_overlap_keep(struct lk_probe_overlap *s, const double *all, size_t world
 
 struct measure {
     struct lk_comm *comm;
-    const struct lk_overlap_way *way;
+    const struct lk_overlap_ops *ops;
     void *ctx;
     size_t calls; /* calls of a stretch */
 };
@@ -182,8 +182,8 @@ static enum lk_status choose_calls(struct measure *m, double target_s, double *a
 {
     double mine = 0, n;
 
-    LK_PASS(m->way->traffic(m->ctx, CALLS_PILOT, &mine)); /* the first call also warms up */
-    LK_PASS(m->way->traffic(m->ctx, CALLS_PILOT, &mine));
+    LK_PASS(m->ops->traffic(m->ctx, CALLS_PILOT, &mine)); /* the first call also warms up */
+    LK_PASS(m->ops->traffic(m->ctx, CALLS_PILOT, &mine));
     LK_PASS(lk_comm_gather(m->comm, LK_F64, &mine, 1, all));
     n = all[0] > 0 ? CALLS_PILOT * target_s / all[0] : CALLS_MAX;
     m->calls = (size_t)(n < 1 ? 1 : n > CALLS_MAX ? CALLS_MAX : n);
@@ -192,10 +192,10 @@ static enum lk_status choose_calls(struct measure *m, double target_s, double *a
 
 static enum lk_status time_once(struct measure *m, int late, double mine[LK_OVERLAP_PHASES])
 {
-    LK_PASS(m->way->quiet(m->ctx, &mine[LK_OVERLAP_QUIET]));
-    LK_PASS(m->way->wait(m->ctx, late, &mine[LK_OVERLAP_WAIT]));
-    LK_PASS(m->way->traffic(m->ctx, m->calls, &mine[LK_OVERLAP_TRAFFIC]));
-    return m->way->both(m->ctx, m->calls, &mine[LK_OVERLAP_BOTH], &mine[LK_OVERLAP_BOTH_COMPUTE]);
+    LK_PASS(m->ops->quiet(m->ctx, &mine[LK_OVERLAP_QUIET]));
+    LK_PASS(m->ops->wait(m->ctx, late, &mine[LK_OVERLAP_WAIT]));
+    LK_PASS(m->ops->traffic(m->ctx, m->calls, &mine[LK_OVERLAP_TRAFFIC]));
+    return m->ops->both(m->ctx, m->calls, &mine[LK_OVERLAP_BOTH], &mine[LK_OVERLAP_BOTH_COMPUTE]);
 }
 
 static enum lk_status too_short(void)
@@ -225,22 +225,22 @@ static enum lk_status repeat(struct measure *m, const struct lk_overlap_plan *pl
             attempts = 0;
             continue;
         }
-        if (!m->way->lengthen || ++attempts == ATTEMPTS)
+        if (!m->ops->lengthen || ++attempts == ATTEMPTS)
             return too_short();
-        m->way->lengthen(m->ctx);
+        m->ops->lengthen(m->ctx);
     } while (attempts ||
              !lk_probe_over(&plan->effort, s->n, LK_PROBE_SAMPLES_MIN, all[LK_OVERLAP_ELAPSED]));
     return LK_OK;
 }
 
-enum lk_status lk_overlap_measure(struct lk_comm *comm, const struct lk_overlap_way *way, void *ctx,
+enum lk_status lk_overlap_measure(struct lk_comm *comm, const struct lk_overlap_ops *ops, void *ctx,
                                   const struct lk_overlap_plan *plan, struct lk_probe_overlap *out)
 {
     enum lk_status st = LK_OK;
     size_t world = (size_t)lk_comm_world_size(comm),
            n = plan->effort.warmup + plan->effort.repetitions;
     struct lk_probe_overlap s = {.bytes = plan->bytes, .warmup = plan->effort.warmup};
-    struct measure m = {.comm = comm, .way = way, .ctx = ctx};
+    struct measure m = {.comm = comm, .ops = ops, .ctx = ctx};
     double *all = NULL;
 
     LK_TRY(lk_alloc(&all, LK_OVERLAP_PHASES * world, sizeof *all));
@@ -403,7 +403,7 @@ static enum lk_status time_both(void *ctx, size_t calls, double *out_traffic_s,
     return st;
 }
 
-static const struct lk_overlap_way by_threads = {
+static const struct lk_overlap_ops by_threads = {
     .quiet = time_quiet, .wait = time_wait, .traffic = time_traffic, .both = time_both};
 
 enum lk_status lk_probe_overlap(struct lk_comm *comm, const struct lk_probe_compute_config *config,

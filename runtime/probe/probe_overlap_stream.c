@@ -212,7 +212,7 @@ static void lengthen(void *ctx)
     s->stretch *= 2;
 }
 
-static const struct lk_overlap_way by_streams = {.quiet = time_quiet,
+static const struct lk_overlap_ops by_streams = {.quiet = time_quiet,
                                                  .wait = time_wait,
                                                  .traffic = time_traffic,
                                                  .both = time_both,

@@ -101,7 +101,7 @@ static void lengthen(void *ctx)
     s->short_for--;
 }
 
-static const struct lk_overlap_way by_script = {
+static const struct lk_overlap_ops by_script = {
     .quiet = quiet, .wait = waiting, .traffic = traffic, .both = both, .lengthen = lengthen};
 static const struct lk_overlap_plan two_repetitions = {
     .effort.repetitions = 2, .effort.warmup = 1, .target_s = 0.02, .bytes = 4096};
@@ -141,7 +141,7 @@ END_TEST
 START_TEST(overlap_that_cannot_be_had_is_an_error)
 {
     struct script s = {.short_for = 1000};
-    struct lk_overlap_way once = by_script;
+    struct lk_overlap_ops once = by_script;
     struct lk_probe_overlap o = {0};
     struct lk_comm *c = open_self();
 

@@ -46,7 +46,7 @@ static void fill(struct lk_page *p)
     ck_assert_int_eq(lk_page_table(p, "details", LK_PAGE_DETAIL, NULL, 0, &second), LK_OK);
     ck_assert_ptr_null(t);
     ck_assert_int_eq(lk_page_note(p, "assumed: a network"), LK_OK);
-    ck_assert_int_eq(lk_page_rest(p, "Written: forecast.json"), LK_OK);
+    ck_assert_int_eq(lk_page_next(p, "Written: forecast.json"), LK_OK);
     ck_assert_int_eq(lk_page_value(p, "efficiency", "gpus=\"64\"", LK_DIM_NONE, 0.61), LK_OK);
 }
 

@@ -2,8 +2,8 @@
  * The ways in which `lockstep profile` records a job. A way sets the environment of the job's
  * processes, may serve a descriptor while the job runs, and names the traces that were made.
  */
-#ifndef LK_COMMANDS_PROFILE_WAY_H
-#define LK_COMMANDS_PROFILE_WAY_H
+#ifndef LK_COMMANDS_PROFILE_OPS_H
+#define LK_COMMANDS_PROFILE_OPS_H
 
 #include "base/status.h"
 
@@ -32,7 +32,7 @@ struct profile_found {
 enum lk_status profile_found_add(struct profile_found *f, const char *path);
 void profile_found_fini(struct profile_found *f); /* zeroes it; safe on a zeroed one */
 
-struct profile_way {
+struct profile_ops {
     const char *name;     /* for --with */
     const char *text;     /* for messages: "Kineto's daemon protocol" */
     const char *overhead; /* what is said of its cost where the traces do not tell it */
@@ -49,7 +49,7 @@ struct profile_way {
     void (*close)(void *way); /* NULL is legal */
 };
 
-extern const struct profile_way profile_way_daemon, profile_way_preload;
+extern const struct profile_ops profile_daemon, profile_preload;
 
 /* Print a line of ours on standard error; the job has ended. */
 void profile_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
