@@ -10,13 +10,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The start of a file, gunzipped. */
-struct lk_head {
-    const char *path;
-    unsigned char bytes[1 << 16];
-    size_t n;
-};
-
 /* An import uses a file for one of these. */
 enum lk_format_role {
     LK_FORMAT_REFUSED, /* for nothing here */
@@ -31,7 +24,6 @@ struct lk_bench;
 struct lk_inspector;
 struct lk_format {
     const char *name;
-    bool (*is)(const struct lk_head *head);
     enum lk_format_role role;
     /* Read a rank's events; as lk_kineto_read. TRACE, ORDER, SIZES. */
     enum lk_status (*read)(const char *path, const char *step_range, struct lk_events *out);
