@@ -81,3 +81,23 @@ enum lk_status lk_asprintf(char **out, const char *fmt, ...)
     va_end(ap);
     return st;
 }
+
+enum lk_status lk_text_add(char **text, const char *fmt, ...)
+{
+    char *more = NULL, *whole = NULL;
+    enum lk_status st;
+    va_list ap;
+
+    va_start(ap, fmt);
+    st = lk_vasprintf(&more, fmt, ap);
+    va_end(ap);
+    if (st == LK_OK && *text)
+        st = lk_asprintf(&whole, "%s%s", *text, more);
+    if (st == LK_OK) {
+        free(*text);
+        *text = whole ? whole : more;
+    }
+    if (whole || st != LK_OK)
+        free(more);
+    return st;
+}

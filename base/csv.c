@@ -389,8 +389,7 @@ static enum lk_status take(const char *name, char *text, size_t size,
     t->n_columns = n_columns;
     LK_TRY(lk_strdup(&t->name, name));
     LK_TRY(split(t, size, extra));
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     free(text);
     lk_csv_free(t);

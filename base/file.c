@@ -193,8 +193,7 @@ enum lk_status lk_writer_open(const char *path, bool gz, struct lk_writer **out)
     }
     w->fd = fd;
     fd = -1;
-    *out = w;
-    w = NULL;
+    LK_HAND_OVER(out, w);
 out:
     if (fd >= 0)
         close(fd);
@@ -217,8 +216,7 @@ enum lk_status lk_writer_open_memory(char **out_text, size_t *out_size, struct l
     }
     w->out_memory = out_text;
     w->out_memory_size = out_size;
-    *out = w;
-    w = NULL;
+    LK_HAND_OVER(out, w);
 out:
     lk_writer_abandon(w);
     return st;
@@ -444,9 +442,7 @@ enum lk_status lk_dir_list(const char *dir, const char *suffix, char ***out, siz
     while (errno = 0, (e = readdir(d))) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !lk_ends_with(e->d_name, suffix))
             continue;
-        LK_TRY(lk_array_grow(&names, &capacity, n + 1, sizeof *names));
-        LK_TRY(lk_strdup(&names[n], e->d_name));
-        n++;
+        LK_TRY(lk_names_add(&names, &n, &capacity, e->d_name));
     }
     if (errno) {
         st = file_fail(dir, "list");
@@ -461,6 +457,14 @@ out:
     if (names)
         lk_names_free(names, n);
     return st;
+}
+
+enum lk_status lk_names_add(char ***names, size_t *n, size_t *capacity, const char *name)
+{
+    LK_PASS(lk_array_grow(names, capacity, *n + 1, sizeof **names));
+    LK_PASS(lk_strdup(&(*names)[*n], name));
+    ++*n;
+    return LK_OK;
 }
 
 void lk_names_free(char **names, size_t n)

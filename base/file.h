@@ -73,5 +73,7 @@ bool lk_ends_with(const char *text, const char *suffix);
  */
 enum lk_status lk_dir_list(const char *dir, const char *suffix, char ***out, size_t *out_n);
 void lk_names_free(char **names, size_t n);
+/* Append a copy of a name to a growing list. On failure the list is as it was. */
+enum lk_status lk_names_add(char ***names, size_t *n, size_t *capacity, const char *name);
 
 #endif

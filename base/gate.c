@@ -149,17 +149,6 @@ static bool is_further(enum lk_relation r, double value, double than)
 
 /* ---- Judging ---- */
 
-/* Append a text to a list of texts that is separated by commas. */
-static enum lk_status append(char **list, const char *text)
-{
-    char *longer;
-
-    LK_PASS(lk_asprintf(&longer, "%s%s%s", *list ? *list : "", *list ? ", " : "", text));
-    free(*list);
-    *list = longer;
-    return LK_OK;
-}
-
 /* List the labels of the page's values of a name, up to LISTED_MAX of them; NULL: none. */
 static enum lk_status list_labels(const struct lk_page *p, const char *name, char **out)
 {
@@ -167,7 +156,8 @@ static enum lk_status list_labels(const struct lk_page *p, const char *name, cha
 
     for (size_t i = 0; i < p->n_values && n <= LISTED_MAX; i++)
         if (!strcmp(p->values[i].name, name))
-            LK_PASS(append(out, n++ == LISTED_MAX      ? "..."
+            LK_PASS(lk_text_add(out, "%s%s", *out ? ", " : "",
+                                n++ == LISTED_MAX      ? "..."
                                 : *p->values[i].labels ? p->values[i].labels
                                                        : "one without labels"));
     return LK_OK;
@@ -185,7 +175,7 @@ static enum lk_status set_missing(struct lk_gate *g, const struct lk_page *p)
     LK_TRY(list_labels(p, g->name, &labels));
     LK_TRY(lk_page_value_names(p, &names, &n));
     for (size_t i = 0; i < n; i++)
-        LK_TRY(append(&list, names[i]));
+        LK_TRY(lk_text_add(&list, "%s%s", list ? ", " : "", names[i]));
     st = labels ? lk_asprintf(&g->message, "%s: no %s has these labels; there are: %s", g->text,
                               g->name, labels)
                 : lk_asprintf(&g->message, "%s: no value '%s' here; there are: %s", g->text,

@@ -140,10 +140,8 @@ static void open_container(struct lk_json_out *o, const char *key, bool array)
 enum lk_status lk_json_out_begin(struct lk_writer *w, struct lk_json_out **out)
 {
     struct lk_json_out *o;
-    enum lk_status st = lk_alloc(&o, 1, sizeof *o);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_alloc(&o, 1, sizeof *o));
     o->w = w;
     *out = o;
     return LK_OK;

@@ -436,8 +436,7 @@ enum lk_status lk_json_parse(const char *name, const char *text, size_t size,
     b.doc = doc;
     lk_scan_memory(&b.scan, text, size);
     LK_TRY(build(&b));
-    *out = doc;
-    doc = NULL;
+    LK_HAND_OVER(out, doc);
 out:
     lk_json_free(doc);
     return st;

@@ -26,7 +26,7 @@ static void escape(const char *value, char *out)
 enum lk_status lk_label_add(char **labels, const char *key, const char *value_fmt, ...)
 {
     enum lk_status st = LK_OK;
-    char *value = NULL, *escaped = NULL, *name = NULL, *longer;
+    char *value = NULL, *escaped = NULL, *name = NULL;
     va_list args;
 
     va_start(args, value_fmt);
@@ -38,10 +38,7 @@ enum lk_status lk_label_add(char **labels, const char *key, const char *value_fm
         *c = (char)(isalnum((unsigned char)*c) ? tolower((unsigned char)*c) : '_');
     LK_TRY(lk_alloc(&escaped, 2 * strlen(value) + 1, 1));
     escape(value, escaped);
-    LK_TRY(lk_asprintf(&longer, "%s%s%s=\"%s\"", *labels ? *labels : "", *labels ? "," : "", name,
-                       escaped));
-    free(*labels);
-    *labels = longer;
+    LK_TRY(lk_text_add(labels, "%s%s=\"%s\"", *labels ? "," : "", name, escaped));
 out:
     free(name);
     free(escaped);

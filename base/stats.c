@@ -22,7 +22,7 @@ static int by_value(const void *a, const void *b)
     double x = *(const double *)a;
     double y = *(const double *)b;
 
-    return (x > y) - (x < y);
+    return LK_ORDER(x, y);
 }
 
 static void insertion_sort(double *v, size_t n)
@@ -154,10 +154,8 @@ enum lk_status lk_stats_summary(const double *v, size_t n, struct lk_summary *ou
     double *sorted;
     double mean = lk_stats_mean(v, n);
     double squares = 0;
-    enum lk_status st = lk_alloc(&sorted, n, sizeof *sorted);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_alloc(&sorted, n, sizeof *sorted));
     memcpy(sorted, v, n * sizeof *v);
     lk_stats_sort(sorted, n);
     for (size_t i = 0; i < n; i++)

@@ -28,8 +28,7 @@ enum lk_status lk_table_create(const char *title, const struct lk_column *column
         t->columns[i].name = t->column_texts[2 * i];
         t->columns[i].heading = t->column_texts[2 * i + 1];
     }
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;
@@ -198,8 +197,7 @@ enum lk_status lk_table_join(const struct lk_column *name, const char *const *na
         LK_TRY(append_rows(t, names[i], from[i]));
         LK_TRY(append_notes(t, from[i]));
     }
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;

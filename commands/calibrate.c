@@ -476,7 +476,7 @@ static int by_value(const void *a, const void *b)
 {
     const int64_t *x = a, *y = b;
 
-    return (*x > *y) - (*x < *y);
+    return LK_ORDER(*x, *y);
 }
 
 /* Sort the counts and keep each once: points and kappas of a cluster file are in that order. */

@@ -233,8 +233,7 @@ static enum lk_status size_table(const struct lk_cluster *c, struct lk_table **o
         LK_TRY(lk_table_row(t));
         SIZES(LK_TABLE_CELL)
     }
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;

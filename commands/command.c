@@ -46,8 +46,7 @@ enum lk_status lk_command_argv(const struct lk_command *c, const void *options, 
         else
             LK_TRY(lk_asprintf(&argv[n++], "--%s=%s", row->name, value));
     }
-    *out = argv;
-    argv = NULL;
+    LK_HAND_OVER(out, argv);
 out:
     lk_argv_free(argv);
     free(defaults);

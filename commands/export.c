@@ -51,7 +51,7 @@ static int by_length(const void *a, const void *b)
 
     if (x->s < y->s || x->s > y->s)
         return x->s < y->s ? -1 : 1;
-    return (x->step > y->step) - (x->step < y->step);
+    return LK_ORDER(x->step, y->step);
 }
 
 /* Find the step of median length on the first rank. */

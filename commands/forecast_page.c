@@ -71,14 +71,10 @@ out:
 static enum lk_status note_assumed(const struct lk_forecast *f, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
-    char *line = NULL, *longer;
+    char *line = NULL;
 
-    for (size_t i = 0; i < f->n_assumed; i++) {
-        LK_TRY(lk_asprintf(&longer, "%s%s %s",
-                           line ? line : "Assumed, not measured:", line ? "," : "", f->assumed[i]));
-        free(line);
-        line = longer;
-    }
+    for (size_t i = 0; i < f->n_assumed; i++)
+        LK_TRY(lk_text_add(&line, "%s %s", i ? "," : "Assumed, not measured:", f->assumed[i]));
     if (line)
         LK_TRY(lk_page_note(page, "%s (--verbose says more).", line));
 out:

@@ -57,7 +57,7 @@ static int compare_points(const void *a, const void *b)
     for (size_t i = 0; i < LK_COUNT(keys); i++)
         if (keys[i][0] != keys[i][1])
             return keys[i][0] < keys[i][1] ? -1 : 1;
-    return (x->time_s.value > y->time_s.value) - (x->time_s.value < y->time_s.value);
+    return LK_ORDER(x->time_s.value, y->time_s.value);
 }
 
 static bool same_table(const struct lk_cluster_point *a, const struct lk_cluster_point *b)

@@ -9,8 +9,8 @@
 #include "commands/import_impl.h"
 #include "commands/paths.h"
 #include "commands/profile_job.h"
-#include "commands/profile_snippet.h"
 #include "commands/profile_ops.h"
+#include "commands/profile_snippet.h"
 #include "facts/bounds.h"
 #include "profiler/import/import_files.h"
 
@@ -84,20 +84,6 @@ struct profile {
     struct profile_found found;
     const struct profile_ops *recorded_by;
 };
-
-enum lk_status profile_found_add(struct profile_found *f, const char *path)
-{
-    LK_PASS(lk_array_grow(&f->files, &f->capacity, f->n + 1, sizeof *f->files));
-    LK_PASS(lk_strdup(&f->files[f->n], path));
-    f->n++;
-    return LK_OK;
-}
-
-void profile_found_fini(struct profile_found *f)
-{
-    lk_names_free(f->files, f->n);
-    *f = (struct profile_found){0};
-}
 
 /* Read --with: names of ways, apart by commas; NULL: all. */
 static enum lk_status choose_ways(const char *with, bool *on)
@@ -306,7 +292,7 @@ static void profile_fini(struct profile *p)
 {
     for (size_t i = 0; i < N_WAYS; i++)
         ways[i]->close(p->way[i]);
-    profile_found_fini(&p->found);
+    lk_names_free(p->found.files, p->found.n);
     free(p->environment);
     free(p->traces);
 }

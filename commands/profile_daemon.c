@@ -40,8 +40,7 @@ static enum lk_status open_way(const struct profile_request *r, void **out)
     w->request = *r;
     w->is_other = lk_daemon_other();
     LK_TRY(lk_daemon_open(&request, &w->daemon));
-    *out = w;
-    w = NULL;
+    LK_HAND_OVER(out, w);
 out:
     close_way(w);
     return st;
@@ -84,8 +83,7 @@ static enum lk_status find_trace(const struct lk_daemon_process *p, char **out)
         return lk_strdup(out, p->trace);
     LK_TRY(lk_asprintf(&path, "%s.tmp", p->trace));
     if (lk_file_exists(path)) {
-        *out = path;
-        path = NULL;
+        LK_HAND_OVER(out, path);
     }
 out:
     free(path);
@@ -106,7 +104,7 @@ static enum lk_status take_trace(const struct daemon_way *w, const struct lk_dae
     if (strcmp(name, path) != 0 && rename(path, name))
         st = lk_fail(LK_EIO, "cannot rename %s to %s: %s", path, name, strerror(errno));
     else
-        LK_TRY(profile_found_add(out, name));
+        LK_TRY(lk_names_add(&out->files, &out->n, &out->capacity, name));
 out:
     free(name);
     return st;

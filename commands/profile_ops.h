@@ -24,13 +24,10 @@ struct profile_request {
 
 /* The traces that a way recorded. */
 struct profile_found {
-    char **files; /* traces, each of a rank */
+    char **files; /* traces, each of a rank (lk_names_add) */
     size_t n, capacity;
     int world_size; /* as the ranks' environment says; 0: it does not */
 };
-/* Append a copy of a path. */
-enum lk_status profile_found_add(struct profile_found *f, const char *path);
-void profile_found_fini(struct profile_found *f); /* zeroes it; safe on a zeroed one */
 
 struct profile_ops {
     const char *name;     /* for --with */

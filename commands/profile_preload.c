@@ -117,15 +117,12 @@ static enum lk_status set_cupti(struct preload_way *w)
         const char *const files[] = {sonames[i], NULL};
         const struct lk_library_spec spec = {.name = "CUPTI", .files = files, .stays = true};
         struct lk_library *l = NULL;
-        char *longer = NULL;
 
         if (lk_library_open(&spec, NULL, &l) != LK_OK)
             continue;
-        st = lk_asprintf(&longer, "%s%s%s", list ? list : "", list ? ":" : "", lk_library_path(l));
+        st = lk_text_add(&list, "%s%s", list ? ":" : "", lk_library_path(l));
         lk_library_close(l);
         LK_TRY(st);
-        free(list);
-        list = longer;
     }
     if (list)
         LK_TRY(set(w, "LOCKSTEP_PROFILE_CUPTI", list, NULL));
@@ -171,8 +168,7 @@ static enum lk_status open_way(const struct profile_request *r, void **out)
     }
     if (w->library)
         LK_TRY(set_variables(w, r));
-    *out = w;
-    w = NULL;
+    LK_HAND_OVER(out, w);
 out:
     close_way(w);
     return st;
@@ -209,7 +205,7 @@ static enum lk_status collect(void *way, struct profile_found *out)
         if (stat(path, &info) == 0 && info.st_size == 0)
             w->n_empty++;
         else if (lk_preload_is_of_rank(path))
-            LK_TRY(profile_found_add(out, path));
+            LK_TRY(lk_names_add(&out->files, &out->n, &out->capacity, path));
         if (*lk_preload_no_kernels(path))
             w->no_kernels = lk_preload_no_kernels(path);
     }

@@ -449,8 +449,7 @@ enum lk_status run_grid_table(const struct run_grid *s, const struct run_options
     for (size_t i = 0; i < s->n_points; i++)
         LK_TRY(add_row(s, o, i, &steps[i], &ref, t));
     LK_TRY(add_notes(s, o, &ref, t, page));
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     free(steps);

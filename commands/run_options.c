@@ -395,14 +395,12 @@ enum lk_status run_options_check_slow_rank(const struct run_options *o, int rank
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
 {
     struct lk_fault *faults = NULL;
-    enum lk_status st;
+    enum lk_status st = LK_OK;
     size_t n;
 
     if (!o->train.comm_config.fault)
         return LK_OK;
-    st = lk_fault_parse(o->train.comm_config.fault, ranks, &faults, &n);
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_fault_parse(o->train.comm_config.fault, ranks, &faults, &n));
     for (size_t i = 0; i < n; i++)
         if (faults[i].kind == LK_FAULT_SLOW && !strcmp(run_devices[o->device], "cuda"))
             st = lk_fail(LK_EUSAGE,

@@ -72,7 +72,7 @@ static struct lk_gate_options gate_options(const struct lk_command *c, const voi
 static enum lk_status check_table(const struct lk_command *c, const char *name)
 {
     enum lk_status st = LK_OK;
-    char *list = NULL, *longer;
+    char *list = NULL;
     size_t n = 0;
 
     if (!name || !c->tables)
@@ -80,9 +80,7 @@ static enum lk_status check_table(const struct lk_command *c, const char *name)
     for (; c->tables[n]; n++) {
         if (!strcmp(c->tables[n], name))
             goto out;
-        LK_TRY(lk_asprintf(&longer, "%s%s%s", n ? list : "", n ? ", " : "", c->tables[n]));
-        free(list);
-        list = longer;
+        LK_TRY(lk_text_add(&list, "%s%s", n ? ", " : "", c->tables[n]));
     }
     st = lk_fail(LK_EUSAGE, "--table=%s: there is no such table; %s has: %s", name, c->name, list);
 out:
@@ -96,18 +94,15 @@ static enum lk_status command_line(const char *command, int argc, char **argv, c
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                 "-_=+./,:@%";
     enum lk_status st = LK_OK;
-    char *line = NULL, *longer;
+    char *line = NULL;
 
     LK_TRY(lk_asprintf(&line, "lockstep %s", command));
     for (int i = 0; i < argc; i++) {
         const char *quote = *argv[i] && !argv[i][strspn(argv[i], plain)] ? "" : "'";
 
-        LK_TRY(lk_asprintf(&longer, "%s %s%s%s", line, quote, argv[i], quote));
-        free(line);
-        line = longer;
+        LK_TRY(lk_text_add(&line, " %s%s%s", quote, argv[i], quote));
     }
-    *out = line;
-    line = NULL;
+    LK_HAND_OVER(out, line);
 out:
     free(line);
     return st;

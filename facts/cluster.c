@@ -202,9 +202,7 @@ static int compare_slow(const void *x, const void *y)
 
     if (a->rank != b->rank)
         return a->rank < b->rank ? -1 : 1;
-    if (a->node != b->node)
-        return a->node < b->node ? -1 : 1;
-    return (a > b) - (a < b);
+    return a->node != b->node ? LK_ORDER(a->node, b->node) : LK_ORDER(a, b);
 }
 
 /* Nothing is said twice of one place. One place has four entries at most before it is. */
@@ -274,9 +272,7 @@ static int compare_points(const void *x, const void *y)
         return a->ranks < b->ranks ? -1 : 1;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? -1 : 1;
-    if (a->nodes != b->nodes)
-        return a->nodes < b->nodes ? -1 : 1;
-    return (a->timing > b->timing) - (a->timing < b->timing);
+    return a->nodes != b->nodes ? LK_ORDER(a->nodes, b->nodes) : LK_ORDER(a->timing, b->timing);
 }
 
 static int compare_kappa(const void *x, const void *y)
@@ -284,7 +280,7 @@ static int compare_kappa(const void *x, const void *y)
     const struct lk_cluster_kappa *a = x;
     const struct lk_cluster_kappa *b = y;
 
-    return (a->ranks > b->ranks) - (a->ranks < b->ranks);
+    return LK_ORDER(a->ranks, b->ranks);
 }
 
 /* Sorts, and refuses what is there twice: which of them would count? Points may repeat. */

@@ -150,8 +150,7 @@ enum lk_status lk_compare_table(const struct lk_comparison *c, enum lk_dimension
             LK_TRY(lk_table_create(title, columns, LK_COUNT(columns), &t));
         LK_TRY(add_row(&c->rows[i], t));
     }
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;

@@ -260,8 +260,7 @@ static enum lk_status point_table(const struct lk_forecast *f, const char *title
         for (int part = 0; part < n_parts; part++)
             LK_TRY(plan_cells(t, part, &p->plan));
     }
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;
@@ -283,8 +282,7 @@ enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **
     LK_TRY(point_table(f, title, NULL, f->n_points, false, &t));
     for (size_t i = 0; i < f->n_notes; i++)
         LK_TRY(lk_table_note(t, "%s", f->notes[i]));
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;
@@ -409,8 +407,7 @@ static enum lk_status part_table(const struct lk_forecast *f, int part, bool all
         LK_TRY(lk_table_note(t, "%zu of %zu points: the best%s; --csv and --out have all",
                              t->n_rows, f->n_points,
                              shown == GOOD ? " and those that tie with them" : ""));
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;
@@ -462,8 +459,7 @@ enum lk_status lk_forecast_contradiction_table(const struct lk_forecast *f, stru
         LK_TRY(lk_table_row(t));
         CONTRADICTION_COLUMNS(LK_TABLE_CELL)
     }
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;
@@ -489,8 +485,7 @@ enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk
     if (f->n_backtests)
         LK_TRY(lk_table_note(t, "mean absolute error %.1f %%, %zu of %zu inside the interval",
                              100 * sum / (double)f->n_backtests, inside, f->n_backtests));
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;
@@ -527,8 +522,7 @@ enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_tab
         t,
         "the losses are those that lockstep analyze measures, beyond the reference's; ideal over "
         "step is the efficiency; rest is what the model does not explain of the nearest run"));
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;

@@ -46,30 +46,29 @@ static enum lk_status elements_of(const struct lk_csv *csv, size_t row, const ch
 static enum lk_status read_tensor(const struct lk_csv *csv, size_t row, enum lk_dtype dtype,
                                   struct lk_job_tensor *t)
 {
-    enum lk_status st = LK_OK;
     const char *text;
     int64_t elems;
 
-    LK_TRY(lk_csv_text(csv, row, NAME, &text));
-    LK_TRY(lk_strdup(&t->name, text));
+    LK_PASS(lk_csv_text(csv, row, NAME, &text));
+    LK_PASS(lk_strdup(&t->name, text));
     if (lk_csv_has(csv, row, ELEMENTS)) {
-        LK_TRY(lk_csv_int(csv, row, ELEMENTS, 1, (int64_t)LK_TENSOR_ELEMS_MAX, &elems));
+        LK_PASS(lk_csv_int(csv, row, ELEMENTS, 1, (int64_t)LK_TENSOR_ELEMS_MAX, &elems));
         t->elems = (uint64_t)elems;
     } else {
-        LK_TRY(lk_csv_text(csv, row, SHAPE, &text));
-        LK_TRY(elements_of(csv, row, text, &t->elems));
+        LK_PASS(lk_csv_text(csv, row, SHAPE, &text));
+        LK_PASS(elements_of(csv, row, text, &t->elems));
     }
     t->dtype = dtype;
     t->ready = NAN;
     if (lk_csv_has(csv, row, DTYPE)) {
-        LK_TRY(lk_csv_text(csv, row, DTYPE, &text));
+        LK_PASS(lk_csv_text(csv, row, DTYPE, &text));
         if (lk_words_find(&lk_dtype_words, text, &t->dtype) != LK_OK)
-            LK_TRY(lk_csv_error(csv, row, DTYPE, "'%s' is no dtype: float32, bfloat16, ...", text));
+            LK_PASS(
+                lk_csv_error(csv, row, DTYPE, "'%s' is no dtype: float32, bfloat16, ...", text));
     }
     if (lk_csv_has_column(csv, READY))
-        LK_TRY(lk_csv_real(csv, row, READY, 0, 1, &t->ready));
-out:
-    return st;
+        LK_PASS(lk_csv_real(csv, row, READY, 0, 1, &t->ready));
+    return LK_OK;
 }
 
 /* Start a job of n tensors with PyTorch's defaults and nothing measured. */

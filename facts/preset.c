@@ -82,9 +82,7 @@ enum lk_status lk_preset_names(char ***out, size_t *out_n)
             found[k][strlen(found[k]) - strlen(SUFFIX)] = '\0';
             if (has_name(all, n, found[k]))
                 continue;
-            LK_TRY(lk_array_grow(&all, &capacity, n + 1, sizeof *all));
-            LK_TRY(lk_strdup(&all[n], found[k]));
-            n++;
+            LK_TRY(lk_names_add(&all, &n, &capacity, found[k]));
         }
         lk_names_free(found, n_found);
         found = NULL;
@@ -159,8 +157,7 @@ enum lk_status lk_preset_find(const char *of, const char *name, char **out)
     st = unknown_preset(name);
     goto out;
 found:
-    *out = path;
-    path = NULL;
+    LK_HAND_OVER(out, path);
 out:
     free(dir);
     free(file);

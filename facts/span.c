@@ -33,10 +33,8 @@ static const char *const categories[] = {LK_SPAN_LIST(LK_WORD_THIRD)};
 enum lk_status lk_recorder_create(struct lk_recorder **out)
 {
     struct lk_recorder *r;
-    enum lk_status st = lk_alloc(&r, 1, sizeof *r);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_alloc(&r, 1, sizeof *r));
     if (pthread_mutex_init(&r->lock, NULL)) {
         free(r);
         return lk_fail(LK_ENOMEM, "cannot make a mutex");
@@ -98,8 +96,7 @@ enum lk_status lk_recorder_track(struct lk_recorder *r, const struct lk_track_in
         LK_TRY(r->ops[i]->track_open(r->sinks[i], info, &t->ctx[i]));
     t->next = r->tracks;
     r->tracks = t;
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     pthread_mutex_unlock(&r->lock);
     free(t);

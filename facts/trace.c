@@ -139,7 +139,7 @@ static int by_start(const void *a, const void *b)
 
     if ((*x)->span.start_ns != (*y)->span.start_ns)
         return (*x)->span.start_ns < (*y)->span.start_ns ? -1 : 1;
-    return (*x > *y) - (*x < *y); /* by order: they lie in one array */
+    return LK_ORDER(*x, *y); /* by order: they lie in one array */
 }
 
 enum lk_status lk_trace_sort_spans(struct lk_trace_span **spans, size_t n)
@@ -202,7 +202,7 @@ static int by_rank(const void *a, const void *b)
     const struct lk_trace *x = a;
     const struct lk_trace *y = b;
 
-    return (x->info.rank > y->info.rank) - (x->info.rank < y->info.rank);
+    return LK_ORDER(x->info.rank, y->info.rank);
 }
 
 void lk_traces_sort(struct lk_trace *traces, size_t n)

@@ -9,8 +9,8 @@ static int by_step(const void *a, const void *b)
     const struct lk_trace_at *x = a, *y = b;
 
     if (x->track != y->track)
-        return (x->track > y->track) - (x->track < y->track);
-    return (x->step > y->step) - (x->step < y->step);
+        return LK_ORDER(x->track, y->track);
+    return LK_ORDER(x->step, y->step);
 }
 
 static int by_place(const void *a, const void *b)
@@ -18,7 +18,7 @@ static int by_place(const void *a, const void *b)
     const struct lk_trace_at *x = a, *y = b;
     int order = by_step(a, b);
 
-    return order ? order : (x->index > y->index) - (x->index < y->index);
+    return order ? order : LK_ORDER(x->index, y->index);
 }
 
 static int by_bucket(const void *a, const void *b)
@@ -27,8 +27,8 @@ static int by_bucket(const void *a, const void *b)
     const struct lk_span *y = &(*(const struct lk_trace_span *const *)b)->span;
 
     if (x->step != y->step)
-        return (x->step > y->step) - (x->step < y->step);
-    return (x->index > y->index) - (x->index < y->index);
+        return LK_ORDER(x->step, y->step);
+    return LK_ORDER(x->index, y->index);
 }
 
 static size_t without_repeats(struct lk_trace_at *a, size_t n)

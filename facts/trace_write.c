@@ -71,8 +71,7 @@ static int by_step(const void *a, const void *b)
     const struct step_range *x = a;
     const struct step_range *y = b;
 
-    return x->step != y->step ? (x->step > y->step) - (x->step < y->step)
-                              : (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+    return x->step != y->step ? LK_ORDER(x->step, y->step) : LK_ORDER(x->start_ns, y->start_ns);
 }
 
 /* Check the spans and find the steps, the device's work and the track of launches. */

@@ -110,8 +110,7 @@ enum lk_status lk_cuda_blas_open_calls(const struct lk_blas_calls *calls, struct
     LK_TRY(lk_alloc(&b, 1, sizeof *b));
     b->call = *calls;
     LK_TRY(check(b, b->call.Create(&b->handle), "a handle"));
-    *out = b;
-    b = NULL;
+    LK_HAND_OVER(out, b);
 out:
     lk_cuda_blas_close(b);
     return st;

@@ -62,7 +62,7 @@ static enum lk_status put_short(struct lk_writer *w, const struct lk_page_table 
 static enum lk_status put_hidden(struct lk_writer *w, const struct lk_page *p, size_t width)
 {
     enum lk_status st = LK_OK;
-    char *line = NULL, *longer;
+    char *line = NULL;
     size_t n = 0, n_notes = 0;
 
     LK_TRY(lk_strdup(&line, "More by --verbose:"));
@@ -72,16 +72,10 @@ static enum lk_status put_hidden(struct lk_writer *w, const struct lk_page *p, s
         n_notes += t->place == LK_PAGE_DETAIL || t->view ? t->table->n_notes : 0;
         if (t->place != LK_PAGE_DETAIL)
             continue;
-        LK_TRY(lk_asprintf(&longer, "%s%s %s", line, n++ ? "," : "", t->name));
-        free(line);
-        line = longer;
+        LK_TRY(lk_text_add(&line, "%s %s", n++ ? "," : "", t->name));
     }
-    if (n_notes) {
-        LK_TRY(lk_asprintf(&longer, "%s%s %zu note%s", line, n ? "," : "", n_notes,
-                           n_notes == 1 ? "" : "s"));
-        free(line);
-        line = longer;
-    }
+    if (n_notes)
+        LK_TRY(lk_text_add(&line, "%s %zu note%s", n ? "," : "", n_notes, n_notes == 1 ? "" : "s"));
     if (n || n_notes)
         LK_TRY(lk_text_paragraph(w, line, INDENT, width));
 out:
@@ -222,18 +216,14 @@ static enum lk_status (*const printers[])(struct lk_writer *w, const struct lk_p
 static enum lk_status check_table(const struct lk_page *p, const char *name)
 {
     enum lk_status st = LK_OK;
-    char *known = NULL, *longer;
+    char *known = NULL;
 
     if (!name || lk_page_find(p, name))
         return LK_OK;
-    LK_TRY(lk_strdup(&known, ""));
-    for (size_t i = 0; i < p->n_tables; i++) {
-        LK_TRY(lk_asprintf(&longer, "%s%s%s", known, i ? ", " : "", p->tables[i].name));
-        free(known);
-        known = longer;
-    }
+    for (size_t i = 0; i < p->n_tables; i++)
+        LK_TRY(lk_text_add(&known, "%s%s", i ? ", " : "", p->tables[i].name));
     st = lk_fail(LK_EUSAGE, "--table=%s: no such table here; there are: %s", name,
-                 *known ? known : "none");
+                 known ? known : "none");
 out:
     free(known);
     return st;

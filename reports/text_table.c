@@ -250,18 +250,14 @@ static enum lk_status put_line(struct lk_writer *w, const struct lk_table *t, co
                                const struct shown *shown, size_t n, bool names, size_t width)
 {
     enum lk_status st = LK_OK;
-    char *line = NULL, *longer, buf[LK_CELL_TEXT_MAX];
+    char *line = NULL, buf[LK_CELL_TEXT_MAX];
 
     if (!n)
         return LK_OK;
     LK_TRY(lk_asprintf(&line, "  %s:", what));
-    for (size_t i = 0; i < n; i++) {
-        LK_TRY(lk_asprintf(&longer, "%s%s %s%s%s", line, i ? "," : "",
-                           t->columns[shown[i].of.at].heading, names ? "" : " ",
-                           names ? "" : lk_cell_text(t, &shown[i].of, 0, buf)));
-        free(line);
-        line = longer;
-    }
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(lk_text_add(&line, "%s %s%s%s", i ? "," : "", t->columns[shown[i].of.at].heading,
+                           names ? "" : " ", names ? "" : lk_cell_text(t, &shown[i].of, 0, buf)));
     LK_TRY(lk_text_paragraph(w, line, 2 * INDENT, width));
 out:
     free(line);

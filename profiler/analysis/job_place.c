@@ -22,14 +22,10 @@ static enum lk_status set_hosts(const struct lk_run *run, struct lk_place *p)
 {
     for (size_t k = 0; k < run->n; k++) {
         const char *host = run->traces[k].info.host;
-        char *longer;
 
         if (!strcmp(host, LK_HOST_UNKNOWN) || (p->hosts && is_listed(p->hosts, host)))
             continue;
-        LK_PASS(
-            lk_asprintf(&longer, "%s%s%s", p->hosts ? p->hosts : "", p->hosts ? "," : "", host));
-        free(p->hosts);
-        p->hosts = longer;
+        LK_PASS(lk_text_add(&p->hosts, "%s%s", p->hosts ? "," : "", host));
     }
     return LK_OK;
 }

@@ -136,8 +136,7 @@ enum lk_status lk_daemon_open(const struct lk_daemon_request *r, struct lk_daemo
     if (!getenv(DELAY_NAME))
         LK_TRY(add_variable(d, DELAY_NAME "=3"));
     LK_TRY(write_config(d));
-    *out = d;
-    d = NULL;
+    LK_HAND_OVER(out, d);
 out:
     lk_daemon_close(d);
     return st;

@@ -220,7 +220,7 @@ static int by_start(const void *a, const void *b)
 {
     const struct lk_import_event *x = a, *y = b;
 
-    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+    return LK_ORDER(x->start_ns, y->start_ns);
 }
 
 /* Add the steps: from one mark to the next; without marks, all of it. */

@@ -68,7 +68,7 @@ static int by_id(const void *a, const void *b)
 {
     const struct place *x = a, *y = b;
 
-    return (x->id > y->id) - (x->id < y->id);
+    return LK_ORDER(x->id, y->id);
 }
 
 /* Replace ids by indices. */

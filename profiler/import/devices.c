@@ -22,9 +22,8 @@ static int use_order(const void *a, const void *b)
 {
     const struct use *x = a, *y = b;
 
-    if (x->device != y->device)
-        return x->device < y->device ? -1 : 1;
-    return (x->process > y->process) - (x->process < y->process);
+    return x->device != y->device ? LK_ORDER(x->device, y->device)
+                                  : LK_ORDER(x->process, y->process);
 }
 
 static enum lk_status add_use(struct uses *u, const struct lk_lane *lane, size_t n)

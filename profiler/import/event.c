@@ -206,14 +206,14 @@ static int by_start(const void *a, const void *b)
 {
     const struct lk_import_event *x = a, *y = b;
 
-    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+    return LK_ORDER(x->start_ns, y->start_ns);
 }
 
 static int by_link(const void *a, const void *b)
 {
     const struct lk_launch *x = a, *y = b;
 
-    return (x->link > y->link) - (x->link < y->link);
+    return LK_ORDER(x->link, y->link);
 }
 
 void lk_events_keep_window(struct lk_events *e)

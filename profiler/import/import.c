@@ -107,7 +107,7 @@ static int row_order(const void *a, const void *b)
 {
     const struct lk_import_row *x = a, *y = b;
 
-    return (x->rank > y->rank) - (x->rank < y->rank);
+    return LK_ORDER(x->rank, y->rank);
 }
 
 static enum lk_status check_ranks(const struct lk_import *i)
@@ -514,8 +514,7 @@ enum lk_status lk_import_table(const struct lk_import *i, struct lk_table **out)
             LK_TRY(add_row(t, &i->rows[k], true));
     }
     LK_TRY(add_notes(t, i));
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_table_destroy(t);
     return st;

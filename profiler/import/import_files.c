@@ -20,14 +20,6 @@ struct wanted {
 static const struct wanted traces = {false, "there is no trace in this directory that can be read"};
 static const struct wanted points = {true, "no file of NCCL Inspector is in this directory"};
 
-static enum lk_status add_name(struct names *out, const char *path)
-{
-    LK_PASS(lk_array_grow(&out->at, &out->capacity, out->n + 1, sizeof *out->at));
-    LK_PASS(lk_strdup(&out->at[out->n], path));
-    out->n++;
-    return LK_OK;
-}
-
 static enum lk_status add_folder(const char *folder, const struct wanted *w, struct names *out)
 {
     enum lk_status st = LK_OK;
@@ -51,7 +43,7 @@ static enum lk_status add_folder(const char *folder, const struct wanted *w, str
             goto out;
         }
         if (format && (w->points ? format->points != NULL : format->read != NULL))
-            LK_TRY(add_name(out, path));
+            LK_TRY(lk_names_add(&out->at, &out->n, &out->capacity, path));
     }
     if (out->n == before)
         st = lk_fail(LK_EPARSE, "%s: %s", folder, w->none);
@@ -68,8 +60,9 @@ static enum lk_status list(const char *const *paths, size_t n, const struct want
     struct names names = {0};
 
     for (size_t i = 0; i < n; i++)
-        LK_TRY(lk_is_folder(paths[i]) ? add_folder(paths[i], w, &names)
-                                      : add_name(&names, paths[i]));
+        LK_TRY(lk_is_folder(paths[i])
+                   ? add_folder(paths[i], w, &names)
+                   : lk_names_add(&names.at, &names.n, &names.capacity, paths[i]));
     *out = names.at;
     *out_n = names.n;
     names = (struct names){0};

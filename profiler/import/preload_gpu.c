@@ -38,9 +38,7 @@ static int link_order(const void *a, const void *b)
 {
     const struct lk_preload_time *x = a, *y = b;
 
-    if (x->link != y->link)
-        return x->link < y->link ? -1 : 1;
-    return (x->stamp > y->stamp) - (x->stamp < y->stamp);
+    return x->link != y->link ? LK_ORDER(x->link, y->link) : LK_ORDER(x->stamp, y->stamp);
 }
 
 /* Work is recorded again when more of its channels have ended: the longest is the whole one. */
@@ -81,9 +79,7 @@ static int second_order(const void *a, const void *b)
 {
     const struct lk_preload_time *x = a, *y = b;
 
-    if (x->group != y->group)
-        return x->group < y->group ? -1 : 1;
-    return (x->seen_ns > y->seen_ns) - (x->seen_ns < y->seen_ns);
+    return x->group != y->group ? LK_ORDER(x->group, y->group) : LK_ORDER(x->seen_ns, y->seen_ns);
 }
 
 /* Place n collectives of a communicator, seen in the same second. */
@@ -134,16 +130,9 @@ void lk_preload_times_place(struct lk_preload_times *t)
 
 struct lk_preload_time *lk_preload_times_of(const struct lk_preload_times *t, uint64_t link)
 {
-    size_t lo = 0, hi = t->n;
+    size_t lo;
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (t->at[mid].link < link)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
+    LK_BISECT(lo, t->n, t->at[lo].link < link);
     return link && lo < t->n && t->at[lo].link == link ? &t->at[lo] : NULL;
 }
 

@@ -24,16 +24,9 @@ static const struct lk_import_event *host_around(const struct hosts *h,
                                                  const struct lk_launch *call)
 {
     enum { LOOK = 64 };
-    size_t lo = 0, hi = h->n;
+    size_t lo;
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (h->at[mid]->start_ns <= call->start_ns)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
+    LK_BISECT(lo, h->n, h->at[lo]->start_ns <= call->start_ns);
     for (size_t i = lo; i-- > 0 && lo - i <= LOOK;)
         if (h->at[i]->lane == call->lane && h->at[i]->end_ns >= call->start_ns)
             return h->at[i];

@@ -17,7 +17,7 @@ static int kind_order(const void *a, const void *b)
         return x->phase < y->phase ? -1 : 1;
     if (x->phase == LK_SPAN_OPTIMIZER)
         return 0;
-    return (x->pass > y->pass) - (x->pass < y->pass);
+    return LK_ORDER(x->pass, y->pass);
 }
 
 static void widen(struct pass *known, const struct pass *x)

@@ -48,9 +48,7 @@ static int item_order(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
 
-    if (x->at_ns != y->at_ns)
-        return x->at_ns < y->at_ns ? -1 : 1;
-    return (x->event > y->event) - (x->event < y->event);
+    return x->at_ns != y->at_ns ? LK_ORDER(x->at_ns, y->at_ns) : LK_ORDER(x->event, y->event);
 }
 
 /* Add an event by when the host put it on the GPU, or did it itself. */

@@ -20,16 +20,9 @@ static enum lk_status add_range(struct ranges *r, const struct lk_import_event *
 /* Return how many of the ranges start at or before a time. */
 size_t lk_import_begun_(const struct ranges *r, int64_t at)
 {
-    size_t lo = 0, hi = r->n;
+    size_t lo;
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (r->at[mid].start_ns <= at)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
+    LK_BISECT(lo, r->n, r->at[lo].start_ns <= at);
     return lo;
 }
 

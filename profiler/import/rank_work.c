@@ -111,7 +111,7 @@ static int done_order(const void *a, const void *b)
 {
     const struct done *x = a, *y = b;
 
-    return (x->launched_ns > y->launched_ns) - (x->launched_ns < y->launched_ns);
+    return LK_ORDER(x->launched_ns, y->launched_ns);
 }
 
 static enum lk_status find_done(struct trace_builder *tb)
@@ -133,16 +133,9 @@ static enum lk_status find_done(struct trace_builder *tb)
 
 int64_t lk_import_done_before_(const struct trace_builder *tb, int64_t launched)
 {
-    size_t lo = 0, hi = tb->n_done;
+    size_t lo;
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (tb->done[mid].launched_ns < launched)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
+    LK_BISECT(lo, tb->n_done, tb->done[lo].launched_ns < launched);
     return lo > 0 ? tb->done[lo - 1].end_ns : 0;
 }
 

@@ -102,7 +102,7 @@ void lk_sequences_fini(struct lk_sequences *s)
 
 static int compare(uint64_t a, uint64_t b)
 {
-    return (a > b) - (a < b);
+    return LK_ORDER(a, b);
 }
 
 static int item_order(const void *a, const void *b)
@@ -135,16 +135,9 @@ struct group {
 
 static struct progress *progress_of(const struct group *g, int rank)
 {
-    size_t lo = 0, hi = g->n;
+    size_t lo;
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (g->at[mid].rank < rank)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
+    LK_BISECT(lo, g->n, g->at[lo].rank < rank);
     return &g->at[lo];
 }
 
@@ -421,7 +414,7 @@ static int finding_order(const void *a, const void *b)
     int d = compare(x->kind, y->kind);
 
     d = d ? d : compare(!x->roots.n, !y->roots.n);
-    d = d ? d : (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
+    d = d ? d : LK_ORDER(x->at_ns, y->at_ns);
     return d ? d : compare(x->group, y->group);
 }
 

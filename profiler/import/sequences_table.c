@@ -244,8 +244,7 @@ enum lk_status lk_sequences_table(struct lk_sequences *s, struct lk_table **out)
         lk_table_create("Sequences of collectives: the first of each group that waits or differs",
                         columns, LK_COUNT(columns), &t));
     LK_TRY(fill(t, s, &f));
-    *out = t;
-    t = NULL;
+    LK_HAND_OVER(out, t);
 out:
     lk_sequence_findings_fini(&f);
     lk_table_destroy(t);

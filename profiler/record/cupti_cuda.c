@@ -325,10 +325,8 @@ out:
 static enum lk_status create(struct lk_cupti **out)
 {
     struct lk_cupti *g = NULL;
-    enum lk_status st = lk_alloc(&g, 1, sizeof *g);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_alloc(&g, 1, sizeof *g));
     if (pthread_mutex_init(&g->reading, NULL) || pthread_mutex_init(&g->fetcher.lock, NULL) ||
         pthread_cond_init(&g->fetcher.changed, NULL)) {
         free(g);
@@ -362,8 +360,7 @@ static enum lk_status open_with(const struct lk_cupti_config *config,
     }
     LK_TRY(start(g));
     lk_log(LK_LOG_PROFILE, LK_INFO, "GPU records by %s", g->text);
-    *out = g;
-    g = NULL;
+    LK_HAND_OVER(out, g);
 out:
     if (g) {
         *out_older = g->older;

@@ -108,16 +108,9 @@ void lk_cupti_marks_take(struct lk_cupti_marks *m, lk_cupti_mark_fn *fn, void *c
 /* Return the first mark that waits behind the op, or NULL. */
 static struct lk_cupti_mark *first_behind(struct lk_cupti_marks *m, const struct lk_cupti_mark *op)
 {
-    size_t lo = 0, hi = m->n_waiting;
+    size_t lo;
 
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-
-        if (precedes(&m->waiting[mid], op))
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
+    LK_BISECT(lo, m->n_waiting, precedes(&m->waiting[lo], op));
     return lo < m->n_waiting ? &m->waiting[lo] : NULL;
 }
 

@@ -114,8 +114,7 @@ enum lk_status lk_nvml_open(const char *uuid, const struct lk_nvml_calls *calls,
     if (!n->initialised)
         LK_TRY(nvml_fail(n, code, "nvmlInit"));
     LK_TRY(find_gpu(n, uuid));
-    *out = n;
-    n = NULL;
+    LK_HAND_OVER(out, n);
 out:
     lk_nvml_close(n);
     return st;
@@ -399,8 +398,7 @@ enum lk_status lk_nvml_sampler_start(struct lk_nvml *n, const struct lk_nvml_sam
         pthread_mutex_destroy(&s->lock);
         goto out;
     }
-    *out = s;
-    s = NULL;
+    LK_HAND_OVER(out, s);
 out:
     free(s);
     return st;

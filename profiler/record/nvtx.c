@@ -122,8 +122,7 @@ enum lk_status lk_nvtx_open(struct lk_nvtx **out)
     nvtxNameOsThreadA((uint32_t)n->host, "host");
     name_categories(n);
     name_buckets(n, &n->buckets[LK_COLL_MODELLED], "");
-    *out = n;
-    n = NULL;
+    LK_HAND_OVER(out, n);
 out:
     lk_nvtx_close(n);
     return st;

@@ -131,8 +131,7 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
         st = lk_fail(LK_EIO, "%s: cannot rename to: %s", path, strerror(errno));
         goto out;
     }
-    *out = f;
-    f = NULL;
+    LK_HAND_OVER(out, f);
 out:
     if (f && f->fd >= 0 && temporary)
         (void)unlink(temporary);
@@ -225,7 +224,7 @@ static int by_round_trip(const void *a, const void *b)
     const struct lk_clock_sample *x = a, *y = b;
     uint64_t dx = x->local_recv_ns - x->local_send_ns, dy = y->local_recv_ns - y->local_send_ns;
 
-    return (dx > dy) - (dx < dy);
+    return LK_ORDER(dx, dy);
 }
 
 enum lk_status lk_span_file_clock(struct lk_span_file *f, enum lk_clock_moment moment,

@@ -310,16 +310,9 @@ static enum lk_status collect(const struct lk_trace *t, struct ranges families[s
 /* Return the last range that starts at or before `at`, else the first; NULL: there is none. */
 static const struct lk_span *range_at(const struct ranges *r, uint64_t at)
 {
-    size_t lo = 0, hi = r->n;
+    size_t lo;
 
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (r->spans[mid]->start_ns <= at)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
+    LK_BISECT(lo, r->n, r->spans[lo]->start_ns <= at);
     return r->n == 0 ? NULL : r->spans[lo > 0 ? lo - 1 : 0];
 }
 

@@ -110,8 +110,7 @@ enum lk_status lk_device_open(const char *name, const struct lk_device_config *c
         if (!lacks(ops, known_ops[i]))
             LK_TRY(op_name(d, known_ops[i], &id));
     lk_log(LK_LOG_DEVICE, LK_DEBUG, "device %s (%s)", ops->name, ops->help);
-    *out = d;
-    d = NULL;
+    LK_HAND_OVER(out, d);
 out:
     lk_device_close(d);
     return st;
@@ -307,8 +306,7 @@ enum lk_status lk_stream_create(struct lk_device *d, const struct lk_track_info 
     s->next = d->streams;
     d->streams = s;
     pthread_mutex_unlock(&d->lock);
-    *out = s;
-    s = NULL;
+    LK_HAND_OVER(out, s);
 out:
     free(s);
     return st;
@@ -366,11 +364,10 @@ const char *lk_command_text(const struct lk_stream_command *c)
 
 static enum lk_status submit(struct lk_stream *s, struct lk_stream_command *c, uint64_t *out_seq)
 {
-    enum lk_status st = lk_device_status(s->device);
+    enum lk_status st;
     uint64_t seq;
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_device_status(s->device));
     c->span.step = s->step;
     if (s->device->ops->stamps)
         c->queued_ns = lk_now_ns();
@@ -406,10 +403,8 @@ static enum lk_status op_name(struct lk_device *d, const struct lk_op *op, uint1
 enum lk_status lk_stream_launch(struct lk_stream *s, const struct lk_op *op, const void *args)
 {
     struct lk_stream_command c = {.kind = LK_COMMAND_OP, .op = op};
-    enum lk_status st = op_name(s->device, op, &c.span.name);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(op_name(s->device, op, &c.span.name));
     c.span.kind = LK_SPAN_KERNEL;
     c.span.index = -1;
     c.args = args;
@@ -466,10 +461,8 @@ enum lk_status lk_stream_sync(struct lk_stream *s, struct lk_deadline deadline)
 enum lk_status lk_event_create(struct lk_device *d, struct lk_event **out)
 {
     struct lk_event *e;
-    enum lk_status st = lk_alloc(&e, 1, sizeof *e);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_alloc(&e, 1, sizeof *e));
     pthread_mutex_init(&e->lock, NULL);
     e->device = d;
     atomic_init(&e->refs, 1);
@@ -517,10 +510,8 @@ enum lk_status lk_event_record(struct lk_event *e, struct lk_stream *s)
 {
     struct lk_stream_command c = {.kind = LK_COMMAND_RECORD, .event = e};
     uint64_t seq;
-    enum lk_status st = submit_event(s, &c, &seq);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(submit_event(s, &c, &seq));
     e->stream = s;
     e->seq = seq;
     return LK_OK;
@@ -567,10 +558,7 @@ bool lk_device_has_graphs(const struct lk_device *d)
 
 enum lk_status lk_graph_begin(struct lk_stream *s)
 {
-    enum lk_status st = lk_device_status(s->device);
-
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_device_status(s->device));
     if (!s->device->ops->graph_begin)
         return lk_fail(LK_EUNSUPPORTED, "device %s has no graphs", s->device->ops->name);
     return s->device->ops->graph_begin(s);

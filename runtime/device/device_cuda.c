@@ -218,8 +218,7 @@ static enum lk_status cuda_alloc(struct lk_device *d, size_t bytes, void **out)
 
     LK_TRY(lk_cuda_status(call->Malloc(&p, bytes), "device memory"));
     LK_TRY(clear(d, p, bytes));
-    *out = p;
-    p = NULL;
+    LK_HAND_OVER(out, p);
 out:
     if (p)
         (void)call->Free(p);

@@ -52,10 +52,9 @@ static bool can_share(const struct cuda_stream *t, const struct point *p)
 static enum lk_status record(struct cuda_stream *t, cudaEvent_t *out)
 {
     cudaEvent_t e = NULL;
-    enum lk_status st = take_event(t, &e);
+    enum lk_status st;
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(take_event(t, &e));
     st = lk_cuda_status(calls_of(t)->EventRecord(e, t->stream), "recording an event");
     if (st == LK_OK)
         *out = e;

@@ -60,10 +60,8 @@ enum lk_status lk_model_create(struct lk_device *d, struct lk_stream *s,
 {
     struct lk_model_config c = *config;
     const struct preset *p;
-    enum lk_status st = find(config->name, &p);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(find(config->name, &p));
     c.layers = or_preset(c.layers, p->layers);
     c.heads = or_preset(c.heads, p->heads);
     c.channels = or_preset(c.channels, p->channels);
@@ -116,13 +114,9 @@ enum lk_status lk_model_arena_check(const struct lk_model_arena *a)
 enum lk_status lk_model_arena_alloc(struct lk_model *m, struct lk_model_arena *a)
 {
     void *base;
-    enum lk_status st = lk_model_arena_check(a);
 
-    if (st != LK_OK)
-        return st;
-    st = lk_device_alloc(m->device, a->bytes, &base);
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_model_arena_check(a));
+    LK_PASS(lk_device_alloc(m->device, a->bytes, &base));
     a->base = base;
     a->bytes = 0;
     return LK_OK;
@@ -366,10 +360,8 @@ enum { VERSION = 1 };
 static enum lk_status write_header(struct lk_writer *w, const struct lk_model *m)
 {
     struct lk_json_out *o;
-    enum lk_status st = lk_json_out_begin(w, &o);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_json_out_begin(w, &o));
     lk_json_out_compact(o);
     lk_json_out_object(o, NULL);
     lk_json_out_text(o, "schema", SCHEMA);

@@ -117,8 +117,7 @@ enum lk_status lk_optim_create(struct lk_device *d, const struct lk_optim_config
     if (lk_optim_state_bytes(o) > 0)
         LK_TRY(lk_device_alloc(d, lk_optim_state_bytes(o), &o->state));
     LK_TRY(make_block(o));
-    *out = o;
-    o = NULL;
+    LK_HAND_OVER(out, o);
 out:
     lk_optim_destroy(o);
     return st;

@@ -46,10 +46,8 @@ static enum lk_status make_pattern(struct lk_device *d, void **out)
     struct lk_rng g = lk_rng_init(1, lk_rng_stream("probe.block", 0));
     enum lk_dtype real = lk_device_real_dtype(d);
     void *p = NULL;
-    enum lk_status st = lk_device_alloc_host(d, PATTERN * lk_dtype_bytes(real), &p);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_device_alloc_host(d, PATTERN * lk_dtype_bytes(real), &p));
     for (size_t i = 0; i < PATTERN; i++) {
         float x = (float)(lk_rng_uniform(&g) - 0.5);
 
@@ -136,16 +134,14 @@ static enum lk_status allocate(struct lk_block *b, struct lk_stream *s, uint64_t
     size_t scratch = keeps ? 0 : b->size.context * b->size.context;
     size_t probs = scratch * b->size.samples * h;
     size_t real = lk_device_real_bytes(d), wide_bytes = lk_device_wide_bytes(d);
-    enum lk_status st = LK_OK;
 
 #define ALLOCATE(buffer, n, wide, filled)                                                          \
-    LK_TRY(lk_device_alloc(d, (n) * ((wide) ? wide_bytes : real), &b->buffer));                    \
+    LK_PASS(lk_device_alloc(d, (n) * ((wide) ? wide_bytes : real), &b->buffer));                   \
     if (filled)                                                                                    \
-        LK_TRY(lk_block_fill(s, b->buffer, n, timeout_ns));
+        LK_PASS(lk_block_fill(s, b->buffer, n, timeout_ns));
     BUFFER_LIST(ALLOCATE)
 #undef ALLOCATE
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Enqueue the parts of forward whose results backward reads. */
@@ -172,8 +168,7 @@ enum lk_status lk_block_create(struct lk_stream *s, const struct lk_block_size *
     LK_TRY(allocate(b, s, timeout_ns));
     LK_TRY(put_forward(b, s));
     LK_TRY(lk_stream_sync(s, lk_deadline_in(timeout_ns)));
-    *out = b;
-    b = NULL;
+    LK_HAND_OVER(out, b);
 out:
     lk_block_destroy(b);
     return st;

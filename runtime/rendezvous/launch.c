@@ -121,8 +121,7 @@ static enum lk_status make_environment(const struct launcher *l, int rank, char 
         LK_TRY(lk_strdup(&env[n], *inherited));
         n++;
     }
-    *out = env;
-    env = NULL;
+    LK_HAND_OVER(out, env);
 out:
     free_strings(env);
     return st;

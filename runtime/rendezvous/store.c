@@ -114,14 +114,11 @@ static enum lk_status give_reply(struct lk_store *s, const struct lk_frame *f)
     for (struct request *r = s->requests; r; r = r->next) {
         const char *data = f->payload;
         size_t n = f->bytes;
-        enum lk_status st;
 
         if (r->id != f->id || r->done)
             continue;
         r->status = f->type == LK_MSG_REFUSED ? frame_status(f, &data, &n) : LK_OK;
-        st = lk_alloc(&r->data, n + 1, 1);
-        if (st != LK_OK)
-            return st;
+        LK_PASS(lk_alloc(&r->data, n + 1, 1));
         if (n)
             memcpy(r->data, data, n);
         r->bytes = n;
@@ -292,8 +289,7 @@ enum lk_status lk_store_connect(const char *host, int port, int rank, int world_
     snprintf(s->where, sizeof s->where, "%s:%d", host, port);
     LK_TRY(lk_net_connect(host, port, deadline, &s->fd));
     LK_TRY(hello(s, deadline));
-    *out = s;
-    s = NULL;
+    LK_HAND_OVER(out, s);
 out:
     if (s)
         free_store(s);
@@ -329,10 +325,8 @@ enum lk_status lk_store_set(struct lk_store *s, const char *key, const void *val
 {
     char head[1 + LK_STORE_KEY_MAX + 1];
     size_t n = strlen(key);
-    enum lk_status st = check_name(key);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(check_name(key));
     if (size > LK_STORE_VALUE_MAX)
         return lk_fail(LK_EUSAGE, "a value of %zu bytes (at most %d are allowed)", size,
                        LK_STORE_VALUE_MAX);
@@ -357,11 +351,10 @@ enum lk_status lk_store_set_text(struct lk_store *s, const char *key, const char
 
 enum lk_status lk_store_get(struct lk_store *s, const char *key, void **out, size_t *out_size)
 {
-    enum lk_status st = check_name(key);
+    enum lk_status st;
     char *data = NULL;
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(check_name(key));
     st = ask(s, LK_MSG_GET, key, strlen(key), NULL, 0, lk_deadline_in(s->timeout_ns), &data,
              out_size);
     if (st == LK_ETIMEOUT && !decided(s))
@@ -405,10 +398,9 @@ static enum lk_status tell(struct lk_store *s, enum lk_msg type, const void *hea
 enum lk_status lk_store_barrier(struct lk_store *s, const char *name)
 {
     struct lk_deadline deadline = lk_deadline_in(s->timeout_ns);
-    enum lk_status st = check_name(name);
+    enum lk_status st;
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(check_name(name));
     st = ask(s, LK_MSG_BARRIER, name, strlen(name), NULL, 0, deadline, NULL, NULL);
     if (st != LK_ETIMEOUT)
         return st;

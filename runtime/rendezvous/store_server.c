@@ -145,17 +145,13 @@ static bool may_stop(const struct lk_store_server *s)
 /* Flush all clients, drop the closed ones, and list the descriptors to poll. */
 static enum lk_status prepare_polls(struct lk_store_server *s, size_t *out_n)
 {
-    enum lk_status st;
-
     for (size_t i = 0; i < s->n_clients;) {
         if (flush(s->clients[i]))
             i++;
         else
             drop(s, i);
     }
-    st = lk_array_grow(&s->polls, &s->cap_polls, s->n_clients + 2, sizeof *s->polls);
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_array_grow(&s->polls, &s->cap_polls, s->n_clients + 2, sizeof *s->polls));
     s->polls[0] = (struct pollfd){.fd = s->listen_fd, .events = POLLIN};
     s->polls[1] = (struct pollfd){.fd = s->wake_fd, .events = POLLIN};
     for (size_t i = 0; i < s->n_clients; i++) {
@@ -242,8 +238,7 @@ enum lk_status lk_store_serve(const char *host, int port, int world_size,
         LK_TRY(lk_fail(LK_EIO, "eventfd: %s", strerror(errno)));
     LK_TRY(lk_net_listen(host, port, world_size + STRANGERS_MAX, &s->listen_fd, &s->port));
     LK_TRY(lk_thread_start(&s->thread, serve_thread, s, "the store"));
-    *out = s;
-    s = NULL;
+    LK_HAND_OVER(out, s);
 out:
     if (s)
         free_server(s);

@@ -34,10 +34,7 @@ static enum lk_status reserve(struct lk_bytes *b, size_t n)
 
 enum lk_status lk_bytes_put(struct lk_bytes *b, const void *data, size_t n)
 {
-    enum lk_status st = reserve(b, n);
-
-    if (st != LK_OK)
-        return st;
+    LK_PASS(reserve(b, n));
     if (n)
         memcpy(b->data + b->n, data, n);
     b->n += n;

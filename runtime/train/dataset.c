@@ -48,14 +48,11 @@ enum lk_status lk_dataset_synthetic(size_t samples, int context, int vocab, uint
                                     struct lk_dataset **out)
 {
     struct lk_dataset *d;
-    enum lk_status st;
 
     if (samples == 0 || context < 1 || vocab < 1)
         return lk_fail(LK_EUSAGE, "synthetic data of %zu samples, context %d, %d tokens", samples,
                        context, vocab);
-    st = lk_alloc(&d, 1, sizeof *d);
-    if (st != LK_OK)
-        return st;
+    LK_PASS(lk_alloc(&d, 1, sizeof *d));
     d->read = read_synthetic;
     d->samples = samples;
     d->context = (size_t)context;
@@ -83,10 +80,8 @@ static enum lk_status read_file(const struct lk_dataset *d, size_t i, int32_t *i
                                 int32_t *targets)
 {
     const uint8_t *from = d->bytes + i * d->context;
-    enum lk_status st = check_size(d);
 
-    if (st != LK_OK)
-        return st;
+    LK_PASS(check_size(d));
     for (size_t t = 0; t < d->context; t++) {
         inputs[t] = from[t];
         targets[t] = from[t + 1];
@@ -132,8 +127,7 @@ enum lk_status lk_dataset_file(const char *path, int context, struct lk_dataset 
     d->context = (size_t)context;
     LK_TRY(lk_strdup(&d->path, path));
     LK_TRY(map_file(d));
-    *out = d;
-    d = NULL;
+    LK_HAND_OVER(out, d);
 out:
     lk_dataset_destroy(d);
     return st;
@@ -195,8 +189,7 @@ enum lk_status lk_sampler_create(const struct lk_sampler_config *config, struct 
     if (config->shuffle)
         LK_TRY(lk_alloc(&s->order, config->samples, sizeof *s->order));
     lk_sampler_set_epoch(s, 0);
-    *out = s;
-    s = NULL;
+    LK_HAND_OVER(out, s);
 out:
     lk_sampler_destroy(s);
     return st;

@@ -39,8 +39,7 @@ enum lk_status lk_early_create(const struct lk_early_config *config, struct lk_s
     LK_TRY(lk_alloc(&e->buckets, n_params, sizeof *e->buckets));
     LK_TRY(lk_alloc(&e->released, n_params, sizeof *e->released));
     LK_TRY(lk_event_create(lk_stream_device(compute), &e->done));
-    *out = e;
-    e = NULL;
+    LK_HAND_OVER(out, e);
 out:
     lk_early_destroy(e);
     return st;

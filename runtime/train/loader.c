@@ -247,8 +247,7 @@ enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_conf
     }
     lk_log(LK_LOG_DATA, LK_DEBUG, "%zu samples, %zu batches of %d an epoch, %d ahead",
            l->config.sampler.samples, l->batches_an_epoch, config->local_batch, config->depth);
-    *out = l;
-    l = NULL;
+    LK_HAND_OVER(out, l);
 out:
     lk_loader_destroy(l);
     return st;

@@ -301,8 +301,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     LK_TRY(check_params(config->comm, params, n_params, r->dtype));
     LK_TRY(broadcast_params(config->comm, params, n_params, r->dtype));
     LK_TRY(assign_buckets(r, false));
-    *out = r;
-    r = NULL;
+    LK_HAND_OVER(out, r);
 out:
     lk_reducer_destroy(r);
     return st;

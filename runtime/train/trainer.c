@@ -222,27 +222,26 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     int64_t global_batch = (int64_t)c->local_batch * c->reducer.accumulation * t->ranks;
     uint32_t at = (uint32_t)step;
     bool verify = t->verify && (c->verify_steps == 0 || step < c->verify_steps);
-    enum lk_status st = LK_OK;
     struct lk_span span;
     uint64_t began_ns;
 
     t->rate = lk_optim_rate(&c->optim, step, global_batch);
     if (verify)
-        LK_TRY(lk_verify_step_begin(t->verify));
+        LK_PASS(lk_verify_step_begin(t->verify));
     began_ns = lk_now_ns();
     span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
     lk_stream_set_step(t->compute, at);
     lk_stream_set_step(t->net, at);
     if (t->update)
         lk_stream_set_step(t->update, at);
-    LK_TRY(lk_reducer_step_begin(t->reducer, at));
+    LK_PASS(lk_reducer_step_begin(t->reducer, at));
     begin_update(t, at);
     if (t->uses_graph && is_alike(t, step, verify))
-        LK_TRY(launch_step(t, at));
+        LK_PASS(launch_step(t, at));
     else
-        LK_TRY(enqueue_step(t, at));
+        LK_PASS(enqueue_step(t, at));
     /* Twice the timeout: a collective that waits for a peer times out first, and names the peer. */
-    LK_TRY(lk_stream_sync(
+    LK_PASS(lk_stream_sync(
         t->compute,
         lk_deadline_in(c->timeout_ns > UINT64_MAX / 2 ? UINT64_MAX : 2 * c->timeout_ns)));
     if (t->model->gap_s > 0)
@@ -252,13 +251,12 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     t->step_s[step] = lk_s_from_ns(t->ended_ns - began_ns);
     keep(t, step);
     if (verify)
-        LK_TRY(check_step(t, at));
+        LK_PASS(check_step(t, at));
     if (c->progress)
         c->progress(c->progress_ctx, step, t->loss[step]);
     lk_log(LK_LOG_TRAIN, LK_DEBUG, "step %lld: loss %.6f, %.3f ms", (long long)step, t->loss[step],
            t->step_s[step] * 1e3);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Run all steps. A step ends when the device has finished it, so no warm-up work falls into the

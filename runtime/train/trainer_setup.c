@@ -23,20 +23,18 @@ static enum lk_status open_streams(struct trainer *t)
         .name = "compute stream", .kind = LK_TRACK_COMPUTE, .stream = 1};
     const struct lk_track_info net = {.name = "comm stream", .kind = LK_TRACK_COMM, .stream = 2};
     struct lk_device_config dc = t->config->device_config;
-    enum lk_status st = LK_OK;
 
     dc.recorder = t->config->recorder;
-    LK_TRY(lk_device_open(t->config->device, &dc, &t->device));
+    LK_PASS(lk_device_open(t->config->device, &dc, &t->device));
     t->computes = strcmp(lk_device_name(t->device), "timed") != 0;
-    LK_TRY(lk_stream_create(t->device, &compute, &t->compute));
-    LK_TRY(lk_stream_create(t->device, &net, &t->net));
-    LK_TRY(lk_recorder_track(t->config->recorder, &host, &t->host));
+    LK_PASS(lk_stream_create(t->device, &compute, &t->compute));
+    LK_PASS(lk_stream_create(t->device, &net, &t->net));
+    LK_PASS(lk_recorder_track(t->config->recorder, &host, &t->host));
 #define NAME(counter, name)                                                                        \
-    LK_TRY(lk_recorder_name(t->config->recorder, name, &t->counters[counter]));
+    LK_PASS(lk_recorder_name(t->config->recorder, name, &t->counters[counter]));
     COUNTER_LIST(NAME)
 #undef NAME
-out:
-    return st;
+    return LK_OK;
 }
 
 static struct lk_sampler_config sampler(const struct trainer *t)

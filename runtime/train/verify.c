@@ -130,8 +130,7 @@ enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk
     LK_TRY(lk_alloc(&v->words, (size_t)v->ranks * v->n_words, sizeof *v->words));
     terms = (double)v->ranks * config->accumulation * config->local_batch * v->model->context;
     v->bound = bound_margin * unit_roundoff * (sqrt(terms) + (double)v->model->n_params);
-    *out = v;
-    v = NULL;
+    LK_HAND_OVER(out, v);
 out:
     lk_verify_destroy(v);
     return st;
