@@ -282,7 +282,8 @@ static enum lk_status add_runs(const struct analyzed *a, const struct options *o
                                                           [LK_ANALYSIS_BUCKETS] = "buckets",
                                                           [LK_ANALYSIS_STRAGGLERS] = "stragglers",
                                                           [LK_ANALYSIS_GPUS] = "gpus",
-                                                          [LK_ANALYSIS_TIME] = "time"};
+                                                          [LK_ANALYSIS_TIME] = "time",
+                                                          [LK_ANALYSIS_KERNELS] = "kernels"};
     bool several = a->n - first_shown(a, opt) > 1;
 
     if (opt->step >= 0)
@@ -432,8 +433,8 @@ const struct lk_command lk_command_analyze = {
     .operands_max = 64,
     .no_operand = "which run? e.g. lockstep analyze run/",
     .main_value = "efficiency",
-    .tables =
-        TABLES("configurations", "waterfall", "findings", "run-waterfalls", "run-findings", "ranks",
-               "overlap", "buckets", "stragglers", "gpus", "time", "sequences", "traces", "step"),
+    .tables = TABLES("configurations", "waterfall", "findings", "run-waterfalls", "run-findings",
+                     "ranks", "overlap", "buckets", "stragglers", "gpus", "time", "kernels",
+                     "sequences", "traces", "step"),
     .run = run,
 };

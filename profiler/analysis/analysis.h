@@ -188,12 +188,14 @@ enum lk_analysis_kind {
     LK_ANALYSIS_OVERLAP,
     LK_ANALYSIS_BUCKETS,
     LK_ANALYSIS_STRAGGLERS,
-    LK_ANALYSIS_GPUS, /* clock, power and throttling of every rank's GPU */
-    LK_ANALYSIS_TIME, /* how long every rank's device computed, communicated, idled */
+    LK_ANALYSIS_GPUS,    /* clock, power and throttling of every rank's GPU */
+    LK_ANALYSIS_TIME,    /* how long every rank's device computed, communicated, idled */
+    LK_ANALYSIS_KERNELS, /* all ranks' kernels and copies, by name */
     LK_ANALYSIS_TABLES
 };
 /* The caller destroys *out; NULL: LK_ANALYSIS_GPUS where no GPU was sampled, LK_ANALYSIS_TIME of a
- * GPU without records, or of hosts whose compute is not known. */
+ * GPU without records, or of hosts whose compute is not known, LK_ANALYSIS_KERNELS where no kernel
+ * was recorded. */
 enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_kind kind,
                                  struct lk_table **out);
 /* Make a table of every collective of one step by rank: ready, arrival, queue, wait, wire.

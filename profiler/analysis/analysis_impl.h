@@ -96,6 +96,8 @@ enum lk_status lk_pool_of_one_(const struct lk_analysis *a, enum lk_analysis_kin
                                struct lk_table **out);
 /* Make LK_ANALYSIS_TIME; *out NULL: there are no records of the GPUs. */
 enum lk_status lk_analysis_time_(const struct lk_analysis *a, struct lk_table **out);
+/* Make LK_ANALYSIS_KERNELS; *out NULL: there are none. */
+enum lk_status lk_analysis_kernels_(const struct lk_analysis *a, struct lk_table **out);
 
 /* Return a rank's part in a collective. */
 static inline const struct lk_collective *

@@ -273,6 +273,8 @@ enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_k
         return lk_pool_of_one_(a, kind, out);
     if (kind == LK_ANALYSIS_TIME)
         return lk_analysis_time_(a, out);
+    if (kind == LK_ANALYSIS_KERNELS)
+        return lk_analysis_kernels_(a, out);
     if (kind != LK_ANALYSIS_GPUS || has_gpus(a)) {
         LK_TRY(lk_analysis_create_(a, k->title, k->columns, k->n_columns, &t));
         if (k->fill)

@@ -97,6 +97,7 @@ static void read_demangled(struct text *t, const char *symbol, size_t n)
 void lk_kernel_name(const char *symbol, char *out, size_t size)
 {
     struct text t = {.out = out, .size = size};
+    static const char unnamed[] = "(anonymous namespace)::";
     const char *mangled = symbol;
 
     out[0] = '\0';
@@ -104,7 +105,16 @@ void lk_kernel_name(const char *symbol, char *out, size_t size)
         mangled = strstr(symbol, "_Z");
     if (mangled && !strncmp(mangled, "_Z", 2) && read_mangled(&t, mangled + 2))
         return;
-    read_demangled(&t, symbol, strcspn(symbol, "<("));
+    for (const char *at = symbol, *end; at; at = end) {
+        size_t n = strcspn(at, "<(");
+        bool is_scope = !strncmp(at + n, unnamed, sizeof unnamed - 1);
+
+        end = is_scope ? at + n + sizeof unnamed - 1 : NULL;
+        if (is_scope && n >= 2)
+            n -= 2; /* its "::" */
+        if (n > 0)
+            read_demangled(&t, at, n);
+    }
     if (t.n == 0)
         append(&t, symbol, strlen(symbol));
 }

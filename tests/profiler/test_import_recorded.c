@@ -96,6 +96,59 @@ START_TEST(runs_are_broken_down_alike)
 }
 END_TEST
 
+/* Kernels by name, as HTA groups them: sums of durations in microseconds by the trace's JSON.
+ * NCCL's is the sum of the 15 of HTA's own test. */
+START_TEST(kernels_by_name)
+{
+    static const struct {
+        const char *name; /* how it begins */
+        double n, total_us;
+    } rows[] = {
+        {"ncclKernel_AllReduce_RING_LL_Sum_float(", 15, 46762.159},
+        {"void cudnn::ops::nchwToNhwcKernel<float, float", 474, 12616.974},
+        {"void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 128", 33, 9592.287},
+        {"void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add", 96,
+         8818.791},
+    };
+    char *path = recorded(RESNET50);
+    struct lk_import run = {0};
+    struct lk_analysis a = {0};
+    struct lk_run r = {0};
+    struct lk_table *t = NULL;
+    double kernels_s = 0;
+    size_t n = 0;
+
+    if (!path)
+        return;
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    must(lk_run_take("imported", run.traces, 1, &r));
+    run.traces = NULL;
+    must(lk_analyze(&r, NULL, 0, &a));
+    must(lk_analysis_table(&a, LK_ANALYSIS_KERNELS, &t));
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const char *name = lk_table_cell(t, i, "name")->text;
+
+        if (i < LK_COUNT(rows)) {
+            ck_assert_msg(!strncmp(name, rows[i].name, strlen(rows[i].name)), "%s", name);
+            ck_assert_double_eq(lk_table_cell(t, i, "n")->number, rows[i].n);
+            ck_assert_double_eq_tol(1e6 * lk_table_cell(t, i, "total_s")->number, rows[i].total_us,
+                                    1e-6);
+        }
+        if (strcmp(lk_table_cell(t, i, "use")->text, "copies") != 0) {
+            kernels_s += lk_table_cell(t, i, "total_s")->number;
+            n++;
+        }
+    }
+    ck_assert_uint_eq(n, 70);
+    ck_assert_double_eq_tol(1e6 * kernels_s, 162532.34, 1e-3);
+    lk_table_destroy(t);
+    lk_analysis_fini(&a);
+    lk_run_fini(&r);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
 /* The host is a step ahead of the GPU, which is never idle: the three steps are the span of what
  * they launched. */
 START_TEST(a_step_is_as_long_as_on_the_gpu)
@@ -253,6 +306,7 @@ SUITE(import_recorded, t)
     tcase_add_loop_test(t, breakdowns_are_those_of_peers, 0, (int)LK_COUNT(breakdowns));
     tcase_add_loop_test(t, runs_are_broken_down_alike, 1, 2);
     tcase_add_loop_test(t, runs_are_broken_down_alike, 3, 4);
+    tcase_add_test(t, kernels_by_name);
     tcase_add_test(t, a_step_is_as_long_as_on_the_gpu);
     tcase_add_test(t, data_base_is_broken_down);
     tcase_add_loop_test(t, buckets_are_those_recorded, 0, (int)LK_COUNT(buckets));

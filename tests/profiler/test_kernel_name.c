@@ -22,6 +22,8 @@ static const struct {
     {"nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT", "nvjet_tst_128x256_64x4_1x2_h_bz_coopA_TNT"},
     {"void scope::kernel<float, 2>(float *, long)", "scope::kernel"},
     {"kernel(float *)", "kernel"},
+    {"void at::native::(anonymous namespace)::max_pool<float, int>(int)", "at::native::max_pool"},
+    {"(anonymous namespace)::kernel(int)", "kernel"},
     {"_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE",
      "ncclDevKernel_AllReduce_Sum_f32_RING_LL"},
     {"_Z", "_Z"},
