@@ -61,4 +61,11 @@ enum lk_status lk_cost_eval(const struct lk_cost_model *m, enum lk_coll coll, en
                             int ranks, int nodes, const uint64_t *bytes, size_t n,
                             struct lk_cost *out);
 
+/* Return how many times as long a collective takes by NCCL's choice of algorithm and protocol as by
+ * the one that it makes on the machine of `like`, which has other links (lk_coll_model_choice).
+ * text: 64 bytes. */
+double lk_cost_choice(const struct lk_cost_model *m, const struct lk_cost_model *like,
+                      enum lk_coll coll, enum lk_algo algo, int ranks, int nodes, uint64_t bytes,
+                      char *text);
+
 #endif

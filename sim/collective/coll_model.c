@@ -12,9 +12,11 @@
 #include "sim/prior.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const double MICRO = 1e6;
+enum { CHOICE_BYTES = 64 };
 
 struct constants {
     bool known[LK_LINK_COUNT];
@@ -35,6 +37,7 @@ struct lk_coll_model {
     double error_shift;              /* of a draw, in standard deviations */
     bool has_nccl;                   /* the cluster file has what NCCL's model needs */
     struct lk_nccl_machine machine;
+    const struct lk_nccl_machine *choices; /* NCCL chooses as on this one; NULL: as on its own */
     bool refitted[LK_NCCL_FABRIC_COUNT];
     struct lk_link_rates rates, best_rates; /* in a draw both are the best */
     /*
@@ -260,13 +263,17 @@ static struct lk_coll_modelled nccl(const struct lk_coll_model *m, const struct 
                                     struct lk_coll_key at, double bytes)
 {
     struct lk_coll_modelled out = {.seconds = NAN};
-    struct lk_nccl_comm comm;
+    struct lk_nccl_comm comm, like;
     enum lk_nccl_fabric fabric;
 
     if (!m->has_nccl || !lk_nccl_comm_of(&m->machine, at.ranks, at.nodes, &comm))
         return out;
     fabric = lk_nccl_fabric_of(&comm, m->machine.topology.network);
-    out.seconds = lk_nccl_refit_us(&comm, &k->factors[fabric], at.coll, at.algo, bytes) / MICRO;
+    if (m->choices && lk_nccl_comm_of(m->choices, at.ranks, at.nodes, &like))
+        out.seconds =
+            lk_nccl_refit_as_us(&comm, &like, &k->factors[fabric], at.coll, at.algo, bytes) / MICRO;
+    else
+        out.seconds = lk_nccl_refit_us(&comm, &k->factors[fabric], at.coll, at.algo, bytes) / MICRO;
     out.fitted = k == &m->own && m->refitted[fabric];
     out.error =
         lk_nccl_error(&k->factors[fabric], bytes, comm.nodes) * (out.fitted ? REFITTED_SHARE : 1);
@@ -336,6 +343,42 @@ struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct l
                                          double bytes)
 {
     return bounded(m, &m->own, at, bytes);
+}
+
+static bool offer(const struct lk_coll_model *m, struct lk_coll_key at, double bytes,
+                  struct lk_nccl_choice *out)
+{
+    struct lk_nccl_choice all[LK_NCCL_OFFERS_MAX];
+    struct lk_nccl_comm comm;
+
+    if (!m->has_nccl || !lk_nccl_comm_of(&m->machine, at.ranks, at.nodes, &comm) ||
+        !lk_nccl_offers(&comm, at.coll, at.algo, bytes, all))
+        return false;
+    *out = all[0];
+    return true;
+}
+
+double lk_coll_model_choice(const struct lk_coll_model *m, const struct lk_coll_model *like,
+                            struct lk_coll_key at, double bytes, char *text)
+{
+    struct lk_coll_model kept = *m;
+    struct lk_nccl_choice here, there;
+    double own_s, kept_s;
+
+    kept.choices = &like->machine;
+    *text = '\0';
+    if (!offer(m, at, bytes, &here) || !offer(like, at, bytes, &there))
+        return 1;
+    own_s = lk_coll_model_at(m, at, bytes).seconds;
+    kept_s = lk_coll_model_at(&kept, at, bytes).seconds;
+    if (here.algo == there.algo && here.proto == there.proto) /* the more often, not always */
+        snprintf(text, CHOICE_BYTES, "%s %s less often", lk_algo_name(there.algo),
+                 lk_nccl_proto_name(there.proto));
+    else
+        snprintf(text, CHOICE_BYTES, "%s %s instead of %s %s", lk_algo_name(here.algo),
+                 lk_nccl_proto_name(here.proto), lk_algo_name(there.algo),
+                 lk_nccl_proto_name(there.proto));
+    return isnan(kept_s) ? 1 : own_s / kept_s;
 }
 
 /* Return true if NCCL's model, and not alpha-beta, gives the time. */
@@ -544,51 +587,9 @@ out:
 
 /* ---- Other collectives from an all-reduce ---- */
 
-/* The sd of the logarithm where bytes take all the time, and its increase where the launch does. */
-static const double BYTES_SD = 0.12, LAUNCH_SD = 0.3;
-
-static enum lk_status add_from_all_reduce(const struct lk_coll_model *m,
-                                          const struct lk_coll_set *from, enum lk_coll coll,
-                                          struct lk_coll_sets *sets)
+bool lk_coll_model_derives(const struct lk_coll_model *m, const struct lk_cluster *c,
+                           struct lk_coll_key from, enum lk_coll coll)
 {
-    enum lk_status st = LK_OK;
-    struct lk_coll_key at = from->at;
-    double *seconds = NULL, *sd = NULL;
-
-    at.coll = coll;
-    if (isnan(lk_coll_model_at(m, at, 1).seconds) ||
-        isnan(lk_coll_model_at(m, from->at, 1).seconds))
-        return LK_OK;
-    LK_TRY(lk_alloc(&seconds, from->n, sizeof *seconds));
-    LK_TRY(lk_alloc(&sd, from->n, sizeof *sd));
-    for (size_t i = 0; i < from->n; i++) {
-        double bytes = from->bytes[i],
-               more = BYTES_SD + LAUNCH_SD * (1 - lk_coll_set_slope(from, i));
-
-        seconds[i] = fmax(from->seconds[i] * lk_coll_model_at(m, at, bytes).seconds /
-                              lk_coll_model_at(m, from->at, bytes).seconds,
-                          lk_coll_model_bound_s(m, at, bytes, false));
-        seconds[i] *= exp(m->error_shift * more);
-        sd[i] = hypot(from->sd[i], more);
-    }
-    LK_TRY(lk_coll_sets_add(sets, at, from->bytes, seconds, sd, from->n));
-out:
-    free(seconds);
-    free(sd);
-    return st;
-}
-
-enum lk_status lk_coll_model_from_all_reduce(const struct lk_coll_model *m,
-                                             const struct lk_cluster *c, struct lk_coll_sets *sets)
-{
-    size_t measured = sets->n;
-
-    for (size_t k = 0; k < LK_COUNT(given); k++)
-        for (size_t i = 0; i < measured && is_from_all_reduce(c, given[k]); i++) {
-            struct lk_coll_key at = sets->list[i].at;
-
-            if (at.coll == LK_ALL_REDUCE && at.ranks > 1 && !by_nccl(m, at))
-                LK_PASS(add_from_all_reduce(m, &sets->list[i], given[k], sets));
-        }
-    return LK_OK;
+    return from.coll == LK_ALL_REDUCE && from.ranks > 1 && is_from_all_reduce(c, coll) &&
+           !by_nccl(m, from);
 }

@@ -60,19 +60,23 @@ enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct
  */
 struct lk_coll_modelled lk_coll_model_of_set(const struct lk_coll_model *m,
                                              const struct lk_coll_set *s, double bytes);
+/*
+ * Return how many times as long a collective takes by NCCL's choice as by the one that it makes on
+ * the links of `like`, the same machine with others; 1 where NCCL's model does not apply. Better
+ * links alone make it no longer, so a factor above 1 is what the choice costs. text (64 bytes) is
+ * both choices in words: "tree LL instead of ring Simple".
+ */
+double lk_coll_model_choice(const struct lk_coll_model *m, const struct lk_coll_model *like,
+                            struct lk_coll_key at, double bytes, char *text);
 /* Return the least seconds that the links allow; `best` takes the upper end of their rates. */
 double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key at, double bytes,
                              bool best);
 
-/*
- * Derive reduce-scatter, all-gather and broadcast, if they were not measured, from each set of an
- * all-reduce by the ratio of the model's times, and add them to `sets`. This applies where only
- * alpha-beta models them, since NCCL's model relates its collectives itself. The sds are wider: in
- * public tables with both on one machine (8 A100 of superbenchmark, 8 H100 of SimuMax) all-gathers
- * and reduce-scatters take 0.51 to 0.68 of the all-reduce where bytes dominate, and up to all of
- * it where the launch does.
+/* Return true if the measured times of `from`, all-reduces, tell those of another collective, which
+ * was not measured: alpha-beta alone models them, since NCCL's model relates its collectives
+ * itself.
  */
-enum lk_status lk_coll_model_from_all_reduce(const struct lk_coll_model *m,
-                                             const struct lk_cluster *c, struct lk_coll_sets *sets);
+bool lk_coll_model_derives(const struct lk_coll_model *m, const struct lk_cluster *c,
+                           struct lk_coll_key from, enum lk_coll coll);
 
 #endif

@@ -132,12 +132,14 @@ double lk_nccl_choice_weight(const struct lk_nccl_choice *best, const struct lk_
     return w < CHOICE_LEAST ? 0 : w;
 }
 
-/* Set the weighted mean of the choices; return false if nothing is offered. */
-static bool chosen(const struct lk_nccl_comm *m, const double *factor, enum lk_coll coll,
-                   enum lk_algo algo, double bytes, struct timed *out)
+/* Set the weighted mean on m of the choices that NCCL makes on `like`; return false if m offers
+ * none of them. */
+static bool chosen(const struct lk_nccl_comm *m, const struct lk_nccl_comm *like,
+                   const double *factor, enum lk_coll coll, enum lk_algo algo, double bytes,
+                   struct timed *out)
 {
     struct lk_nccl_choice all[LK_NCCL_OFFERS_MAX];
-    size_t n = lk_nccl_offers(m, coll, algo, bytes, all);
+    size_t n = lk_nccl_offers(like, coll, algo, bytes, all);
     double sum = 0, ln = 0, first = 0;
 
     *out = (struct timed){0};
@@ -147,10 +149,18 @@ static bool chosen(const struct lk_nccl_comm *m, const double *factor, enum lk_c
 
         if (w <= 0)
             continue;
-        t = time_of(m, coll, &all[i], factor, bytes);
+        t = time_of(like, coll, &all[i], factor, bytes);
         if (!i)
             first = t.us;
         w *= pow(first / t.us, TUNED_POWER);
+        if (m != like) {
+            struct lk_nccl_choice here = all[i];
+
+            here.parts = lk_nccl_parts_of(m, coll, here.algo, here.proto, bytes);
+            if (here.parts.GBps <= 0)
+                continue;
+            t = time_of(m, coll, &here, factor, bytes);
+        }
         sum += w;
         ln += w * log(t.us);
         for (int k = 0; k < N; k++)
@@ -159,7 +169,7 @@ static bool chosen(const struct lk_nccl_comm *m, const double *factor, enum lk_c
     for (int k = 0; k < N; k++)
         out->by[k] /= sum;
     out->us = exp(ln / sum);
-    return n > 0;
+    return sum > 0;
 }
 
 static void factors_of(const struct lk_nccl_factors *f, double *out)
@@ -175,7 +185,18 @@ double lk_nccl_refit_us(const struct lk_nccl_comm *m, const struct lk_nccl_facto
     struct timed t;
 
     factors_of(f, factor);
-    return chosen(m, factor, coll, algo, bytes, &t) ? t.us : NAN;
+    return chosen(m, m, factor, coll, algo, bytes, &t) ? t.us : NAN;
+}
+
+double lk_nccl_refit_as_us(const struct lk_nccl_comm *m, const struct lk_nccl_comm *like,
+                           const struct lk_nccl_factors *f, enum lk_coll coll, enum lk_algo algo,
+                           double bytes)
+{
+    double factor[N];
+    struct timed t;
+
+    factors_of(f, factor);
+    return chosen(m, like, factor, coll, algo, bytes, &t) ? t.us : NAN;
 }
 
 double lk_nccl_choice_us(const struct lk_nccl_comm *m, const struct lk_nccl_factors *f,
@@ -271,7 +292,7 @@ static void add_points(const struct lk_nccl_point *points, size_t n,
         struct timed t;
         double r, w;
 
-        if (!chosen(&q->comm, factor, q->coll, q->algo, q->bytes, &t))
+        if (!chosen(&q->comm, &q->comm, factor, q->coll, q->algo, q->bytes, &t))
             continue;
         r = log(q->us / t.us);
         w = 1 / (POINT_SD * POINT_SD) / fmax(1, fabs(r) / (HUBER_K * POINT_SD));

@@ -57,6 +57,12 @@ struct lk_nccl_factors lk_nccl_prior(enum lk_nccl_fabric fabric);
 double lk_nccl_refit_us(const struct lk_nccl_comm *m, const struct lk_nccl_factors *f,
                         enum lk_coll coll, enum lk_algo algo, double bytes);
 
+/* Return the us on m of what NCCL chooses on `like`, other links of the same node. A better link
+ * never makes it longer, since no algorithm is slower on one. */
+double lk_nccl_refit_as_us(const struct lk_nccl_comm *m, const struct lk_nccl_comm *like,
+                           const struct lk_nccl_factors *f, enum lk_coll coll, enum lk_algo algo,
+                           double bytes);
+
 /* Return the us of one choice. */
 double lk_nccl_choice_us(const struct lk_nccl_comm *m, const struct lk_nccl_factors *f,
                          enum lk_coll coll, const struct lk_nccl_choice *k, double bytes);

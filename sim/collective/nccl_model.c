@@ -31,6 +31,13 @@ static const double PLATEAU_BYTES = 64;             /* B; 584-601: a channel and
 static const double PAT_NET_DIVISOR = 3.5;          /* 353-401 */
 static const double PAT_RANK_US = 2.8;              /* us; 353-401: a rank */
 
+const char *lk_nccl_proto_name(enum lk_nccl_proto p)
+{
+    static const char *const names[LK_NCCL_PROTO_COUNT] = {"LL", "LL128", "Simple"};
+
+    return names[p];
+}
+
 /* The columns of a table by nodes: 1, 2, more. */
 enum { NODE_COLUMNS = 3 };
 

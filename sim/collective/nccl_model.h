@@ -14,6 +14,7 @@
 
 /* Protocols, in NCCL's order. */
 enum lk_nccl_proto { LK_NCCL_LL, LK_NCCL_LL128, LK_NCCL_SIMPLE, LK_NCCL_PROTO_COUNT };
+const char *lk_nccl_proto_name(enum lk_nccl_proto p); /* as NCCL_PROTO takes it */
 
 /* The parts of a time in us, and the rate in GB/s of the whole buffer. */
 struct lk_nccl_parts {

@@ -49,7 +49,12 @@ struct lk_prediction {
     bool losses_measured;           /* by an analysis of these runs, not by the model */
     bool rank_sd_assumed, transient_assumed, overlap_assumed, kappa_unknown;
     struct lk_assumed_terms assumed;
-    double law_s; /* predict_held_out: the step by the scaling law alone; 0: not known */
+    double
+        choice_s;         /* on a machine with other links than the one as it is: a step is so much
+                             longer      at the most, with compute that its collectives slow, by what NCCL
+                             chooses      there than by what it chooses here; 0: no longer, or not known */
+    char choice_text[96]; /* of the collective that takes most of it */
+    double law_s;         /* predict_held_out: the step by the scaling law alone; 0: not known */
 };
 /* Make a prediction of which nothing is known: NaN, no draws. */
 void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "base/units.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/contradiction.h"
 #include "sim/forecast/predictor.h"
@@ -17,6 +18,8 @@
 #include "sim/step/altered_cluster.h"
 #include "sim/step/known_stragglers.h"
 #include "sim/step/measured_runs.h"
+#include "sim/step/overlap.h"
+#include "sim/step/volume.h"
 
 #include <limits.h>
 #include <math.h>
@@ -24,6 +27,8 @@
 #include <stdlib.h>
 
 enum { ESTIMATE_DRAWS = 2 }; /* as few as a predictor takes: for estimates alone */
+static const double CHOICE_ROUNDING = 1e-9;
+
 struct model {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
@@ -75,6 +80,44 @@ static enum lk_status make_predictors(struct model *m)
     return lk_predictor_create(&m->split_job, m->cluster, &m->options, &m->split);
 }
 
+/* Sets what NCCL's choices on an altered machine cost beyond those on the machine as it is. */
+static enum lk_status set_choice(const struct model *m, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_config *c = &p->config;
+    const struct lk_basis *here = &m->predictor->basis, *as_is = &m->as_is->predictor->basis;
+    const struct lk_overlap o = lk_overlap_of(m->cluster);
+    struct lk_volume v = {0};
+    double most_s = 0;
+
+    LK_TRY(lk_volume_init(&v, m->job, c));
+    for (size_t i = 0; i < v.n; i++) {
+        const struct lk_volume_coll *k = &v.colls[i];
+        const struct lk_step_coll *s = &v.steps[i];
+        enum lk_algo algo = s->coll == LK_ALL_REDUCE ? c->algo : LK_ALGO_AUTO;
+        char text[64], bytes[32];
+        struct lk_cost cost = {0};
+        double times, more_s;
+
+        times = lk_cost_choice(here->cost, as_is->cost, s->coll, algo, k->ranks, k->nodes, s->bytes,
+                               text);
+        if (!(times > 1 + CHOICE_ROUNDING))
+            continue;
+        LK_TRY(lk_cost_eval(here->cost, s->coll, algo, k->ranks, k->nodes, &s->bytes, 1, &cost));
+        more_s = cost.seconds * (1 - 1 / times) / k->period * (1 + o.delta) * (1 + o.gamma_wire) *
+                 (s->every_micro_batch ? c->accumulation : 1);
+        p->choice_s += more_s;
+        if (more_s > most_s)
+            snprintf(p->choice_text, sizeof p->choice_text, "%s for %s of %s", text,
+                     lk_coll_name(s->coll),
+                     lk_units_format(LK_DIM_BYTES, (double)s->bytes, bytes, sizeof bytes));
+        most_s = fmax(most_s, more_s);
+    }
+out:
+    lk_volume_fini(&v);
+    return st;
+}
+
 static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
@@ -92,6 +135,8 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
         p.evidence = LK_EVIDENCE_EXTRAPOLATED;
         snprintf(p.evidence_text, sizeof p.evidence_text, "extrapolated to a changed machine");
     }
+    if (m->as_is)
+        LK_TRY(set_choice(m, &p));
     *out = p;
     p = (struct lk_prediction){0};
 out:
@@ -301,6 +346,7 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *con
 
     if (m->by_law)
         return m->law.ops->conclude(m->law.self, points, n, out);
+    LK_PASS(lk_step_note_choice(points, n, out));
     LK_PASS(lk_step_places_add(&m->predictor->basis, points, n, out));
     return m->compare ? LK_OK
                       : lk_step_notes_add(&m->predictor->basis, m->split != NULL, points, n, out);

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "base/units.h"
 #include "sim/collective/links.h"
 #include "sim/forecast/recorded_buckets.h"
 #include "sim/prior.h"
@@ -309,6 +310,26 @@ static enum lk_status note_slow(const struct lk_basis *b, struct lk_forecast *ou
 }
 
 /* ---- All ---- */
+
+enum lk_status lk_step_note_choice(const struct lk_prediction *const *p, size_t n,
+                                   struct lk_forecast *out)
+{
+    const struct lk_prediction *most = NULL;
+    char time[32];
+
+    for (size_t i = 0; i < n; i++)
+        if (p[i]->choice_s > lk_prior_value(LK_PRIOR_RESOLUTION) * p[i]->step_s &&
+            (!most || p[i]->choice_s / p[i]->step_s > most->choice_s / most->step_s))
+            most = p[i];
+    if (!most)
+        return LK_OK;
+    return lk_forecast_warn(
+        out,
+        "On other links NCCL's own estimates choose what is slower there: at %d GPUs %s, which "
+        "takes up to %s of a step. NCCL_ALGO and NCCL_PROTO keep the choice of now.",
+        most->config.world_size, most->choice_text,
+        lk_units_format(LK_DIM_TIME, most->choice_s, time, sizeof time));
+}
 
 enum lk_status lk_step_places_add(const struct lk_basis *b, const struct lk_prediction *const *p,
                                   size_t n, struct lk_forecast *out)

@@ -21,4 +21,8 @@ enum lk_status lk_step_notes_add(const struct lk_basis *b, bool is_split,
                                  const struct lk_prediction *const *points, size_t n,
                                  struct lk_forecast *out);
 
+/* Warn where NCCL's choices on an altered machine cost more than the model resolves. */
+enum lk_status lk_step_note_choice(const struct lk_prediction *const *points, size_t n,
+                                   struct lk_forecast *out);
+
 #endif
