@@ -160,7 +160,7 @@ START_TEST(a_busy_host_excuses_its_ranks)
 {
     static const struct lk_host_load quiet = {{2, 1, 0, 1, 0}}, busy = {{2, 2, 0, 1, 0.27}},
                                      own = {{8, 4, 0, 1, 0.5}}, stolen = {{2, 1, 0.4, 1, 0}};
-    static const struct {
+    const struct {
         struct lk_host_load loads[RANKS];
         const char *boots[RANKS];
         int recorded;
