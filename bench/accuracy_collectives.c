@@ -14,6 +14,7 @@
 #include "base/array.h"
 #include "base/stats.h"
 #include "bench/lib/bands.h"
+#include "bench/lib/nested_rows.h"
 #include "sim/collective/coll_cost.h"
 #include "sim/collective/nccl_fit.h"
 
@@ -23,8 +24,6 @@
 #include <string.h>
 
 static const double LARGE_BYTES = 32.0 * (1 << 20);
-
-enum { SOURCES_MAX = 64 };
 
 /* NCCL's own constants: factors 1, no fill. */
 static const struct lk_nccl_factors nccl_own = {.ln = {[LK_NCCL_FILL] = -INFINITY}};
@@ -38,119 +37,23 @@ static const char *const place_names[LK_NCCL_FABRIC_COUNT] = {[LK_NCCL_IN_NVLINK
 
 /* The tables, and work space for all of their rows. */
 struct tables {
-    const struct nccl_series *s;
+    const struct lk_public_table *s;
     size_t n;
     struct lk_nccl_point *nccl;
     struct lk_cluster_point *points;
     struct lk_cost *cost;
 };
 
-/* ---- The rows, without a source ---- */
-
-static size_t nccl_points(const struct nccl_series *s, struct lk_nccl_point *out,
-                          enum lk_nccl_fabric *place)
-{
-    struct lk_nccl_machine m;
-    struct lk_nccl_comm comm;
-
-    if (s->machine < 0 || !lk_nccl_machine_of(&s->cluster, &m) ||
-        !lk_nccl_comm_of(&m, s->ranks, s->nodes, &comm))
-        return 0;
-    *place = lk_nccl_fabric_of(&comm, m.topology.network);
-    for (size_t i = 0; i < s->n; i++)
-        out[i] = (struct lk_nccl_point){comm, s->coll, s->algo, s->bytes[i], s->us[i]};
-    return s->n;
-}
-
-/* Return the factors assumed before any table: NCCL's own, with a wide spread of fill and hops. */
-static struct lk_nccl_factors vague(void)
-{
-    struct lk_nccl_factors f = {{0}, {0.7, 0.7, 0.7, 0.7, 0.7, 0.5, 0.1}, {0}};
-
-    return f;
-}
-
-static double ln_of_mean(const double *ln, size_t n)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < n; i++)
-        sum += exp(ln[i]);
-    return log(sum / (double)n);
-}
-
-/*
- * Sources' own factors of a place, then their mean, with `all` as if that were one source. Of
- * launch, hops and LL between nodes it is the mean of the factors, since some labs are much slower
- * than others.
- */
-static struct lk_nccl_factors pooled(const struct tables *t, const char *without, int place,
-                                     const struct lk_nccl_factors *all)
-{
-    struct lk_nccl_factors f = *all, v = vague();
-    bool between = place == -2 || place >= LK_NCCL_OVER;
-    double values[LK_NCCL_FACTOR_COUNT][SOURCES_MAX + 1];
-    size_t seen[LK_NCCL_FACTOR_COUNT] = {0};
-
-    for (size_t i = 0; i < t->n; i++) {
-        const char *source = t->s[i].source;
-        size_t n = 0;
-        bool first = true;
-
-        for (size_t j = 0; j < i; j++)
-            first &= strcmp(t->s[j].source, source) != 0;
-        if (!first || (without && !strcmp(source, without)))
-            continue;
-        for (size_t j = i; j < t->n; j++) {
-            enum lk_nccl_fabric at;
-            size_t k;
-
-            if (strcmp(t->s[j].source, source))
-                continue;
-            k = nccl_points(&t->s[j], t->nccl + n, &at);
-            if (k && (place < 0 || (int)at == place) && (place != -2 || at >= LK_NCCL_OVER) &&
-                (place != -1 || at < LK_NCCL_OVER))
-                n += k;
-        }
-        if (!n)
-            continue;
-        v = vague();
-        v = lk_nccl_fit(t->nccl, n, &v);
-        for (int k = 0; k < LK_NCCL_FACTOR_COUNT; k++)
-            if (seen[k] < SOURCES_MAX)
-                values[k][seen[k]++] = v.ln[k];
-    }
-    for (int k = 0; k < LK_NCCL_FACTOR_COUNT; k++) {
-        values[k][seen[k]++] = all->ln[k];
-        f.ln[k] = k <= LK_NCCL_HOP_SIMPLE || (k == LK_NCCL_RATE_LL && between)
-                      ? ln_of_mean(values[k], seen[k])
-                      : lk_stats_mean(values[k], seen[k]);
-    }
-    return f;
-}
-
-static void make_rows(const struct tables *t, const char *without, struct lk_nccl_factors *rows)
-{
-    struct lk_nccl_factors own = vague(), inside = pooled(t, without, -1, &own),
-                           between = pooled(t, without, -2, &own);
-
-    for (int p = 0; p < LK_NCCL_FABRIC_COUNT; p++) {
-        rows[p] = pooled(t, without, p, p < LK_NCCL_OVER ? &inside : &between);
-        memcpy(rows[p].sd, lk_nccl_prior((enum lk_nccl_fabric)p).sd, sizeof rows[p].sd);
-        memcpy(rows[p].error, lk_nccl_prior((enum lk_nccl_fabric)p).error, sizeof rows[p].error);
-    }
-}
-
 /* ---- Scores ---- */
 
-static enum lk_status count_cost(struct band *scores, const struct nccl_series *s, size_t k,
+static enum lk_status count_cost(struct band *scores, const struct lk_public_table *s, size_t k,
                                  const struct lk_cost *cost)
 {
     return band_count(scores, s, k, cost->seconds * 1e6, cost->lo * 1e6, cost->hi * 1e6);
 }
 
 /* Count all sizes of a series, of which cost has one item each. */
-static enum lk_status count_all(struct band *scores, const struct nccl_series *s,
+static enum lk_status count_all(struct band *scores, const struct lk_public_table *s,
                                 const struct lk_cost *cost)
 {
     enum lk_status st = LK_OK;
@@ -171,7 +74,7 @@ struct known {
 };
 static const struct known all_sizes = {0, INFINITY, SIZE_MAX};
 
-static bool is_known(const struct nccl_series *s, const struct known *k, size_t i)
+static bool is_known(const struct lk_public_table *s, const struct known *k, size_t i)
 {
     return s->bytes[i] >= k->least && s->bytes[i] <= k->most && i != k->skip;
 }
@@ -180,7 +83,8 @@ static bool is_known(const struct nccl_series *s, const struct known *k, size_t 
 enum { CALLS_OF_A_ROW = 20 };
 
 /* Points of the known sizes of a series, into a cluster that borrows them. */
-static void fill_points(const struct nccl_series *s, const struct known *k, struct lk_cluster *c)
+static void fill_points(const struct lk_public_table *s, const struct known *k,
+                        struct lk_cluster *c)
 {
     static char source[] = "table";
 
@@ -197,14 +101,14 @@ static void fill_points(const struct nccl_series *s, const struct known *k, stru
 }
 
 /* Return true for two tables of one collective between the nodes of one source's known machine. */
-static bool is_same_machine(const struct nccl_series *a, const struct nccl_series *b)
+static bool is_same_machine(const struct lk_public_table *a, const struct lk_public_table *b)
 {
     return a->machine >= 0 && a->machine == b->machine && !strcmp(a->source, b->source) &&
            a->coll == b->coll && a->nodes > 1 && b->nodes > 1;
 }
 
 static enum lk_status eval(const struct lk_cluster *c, const struct lk_nccl_factors *rows,
-                           const struct nccl_series *s, size_t only, struct lk_cost *out)
+                           const struct lk_public_table *s, size_t only, struct lk_cost *out)
 {
     enum lk_status st = LK_OK;
     struct lk_cost_model *m = NULL;
@@ -223,7 +127,7 @@ out:
 }
 
 /* Print the mean errors of a series up to LARGE_BYTES and above. */
-static void print_series(const struct nccl_series *s, const struct lk_cost *cost)
+static void print_series(const struct lk_public_table *s, const struct lk_cost *cost)
 {
     double error[2] = {0}, n[2] = {0};
 
@@ -247,11 +151,11 @@ static enum lk_status preset_alone(const struct tables *t, struct band *ours, st
     for (int p = 0; p < LK_NCCL_FABRIC_COUNT; p++)
         nccl[p] = nccl_own;
     for (size_t i = 0; i < t->n; i++) {
-        const struct nccl_series *s = &t->s[i];
+        const struct lk_public_table *s = &t->s[i];
 
         if (s->machine < 0)
             continue;
-        make_rows(t, s->source, rows);
+        nested_rows(t->s, t->n, t->nccl, s->source, rows);
         LK_TRY(eval(&s->cluster, rows, s, SIZE_MAX, t->cost));
         LK_TRY(count_all(ours, s, t->cost));
         print_series(s, t->cost);
@@ -270,7 +174,7 @@ static enum lk_status measured_sizes(const struct tables *t, struct band *ours)
     const struct lk_cost *cost = t->cost;
 
     for (size_t i = 0; i < t->n; i++) {
-        const struct nccl_series *s = &t->s[i];
+        const struct lk_public_table *s = &t->s[i];
         struct lk_cluster c = s->cluster;
 
         c.points = t->points;
@@ -293,7 +197,7 @@ static enum lk_status left_out_sizes(const struct tables *t, struct band *ours,
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < t->n; i++) {
-        const struct nccl_series *s = &t->s[i];
+        const struct lk_public_table *s = &t->s[i];
 
         for (size_t k = 1; k + 1 < s->n; k++) {
             struct lk_cluster c = s->cluster;
@@ -326,12 +230,12 @@ static enum lk_status outside_the_sweep(const struct tables *t, struct band *our
     struct lk_nccl_factors rows[LK_NCCL_FABRIC_COUNT];
 
     for (size_t i = 0; i < t->n; i++) {
-        const struct nccl_series *s = &t->s[i];
+        const struct lk_public_table *s = &t->s[i];
         struct lk_cost *alone = t->cost + s->n;
 
         if (s->machine < 0)
             continue;
-        make_rows(t, s->source, rows);
+        nested_rows(t->s, t->n, t->nccl, s->source, rows);
         LK_TRY(eval(&s->cluster, rows, s, SIZE_MAX, alone));
         for (size_t j = 0; j < LK_COUNT(sweeps); j++) {
             struct lk_cluster c = s->cluster;
@@ -364,7 +268,7 @@ static enum lk_status carried(const struct tables *t, struct band *ours, struct 
     struct lk_nccl_factors rows[LK_NCCL_FABRIC_COUNT];
 
     for (size_t i = 0; i < t->n; i++) {
-        const struct nccl_series *s = &t->s[i];
+        const struct lk_public_table *s = &t->s[i];
         struct lk_cluster c = s->cluster;
         int least = s->ranks;
 
@@ -378,7 +282,7 @@ static enum lk_status carried(const struct tables *t, struct band *ours, struct 
                 fill_points(&t->s[j], &all_sizes, &c);
         if (!c.n_points)
             continue;
-        make_rows(t, s->source, rows);
+        nested_rows(t->s, t->n, t->nccl, s->source, rows);
         LK_TRY(eval(&c, rows, s, SIZE_MAX, t->cost));
         LK_TRY(count_all(ours, s, t->cost));
         LK_TRY(eval(&s->cluster, rows, s, SIZE_MAX, t->cost));
@@ -397,13 +301,13 @@ static enum lk_status left_out_ranks(const struct tables *t, struct band *ours,
     struct lk_nccl_factors rows[LK_NCCL_FABRIC_COUNT];
 
     for (size_t i = 0; i < t->n; i++) {
-        const struct nccl_series *s = &t->s[i], *near = NULL;
+        const struct lk_public_table *s = &t->s[i], *near = NULL;
         struct lk_cluster c = s->cluster;
 
         c.points = t->points;
         c.n_points = 0;
         for (size_t j = 0; j < t->n; j++) {
-            const struct nccl_series *o = &t->s[j];
+            const struct lk_public_table *o = &t->s[j];
 
             if (!is_same_machine(s, o) || o->ranks == s->ranks)
                 continue;
@@ -413,7 +317,7 @@ static enum lk_status left_out_ranks(const struct tables *t, struct band *ours,
         }
         if (!near)
             continue;
-        make_rows(t, s->source, rows);
+        nested_rows(t->s, t->n, t->nccl, s->source, rows);
         LK_TRY(eval(&c, rows, s, SIZE_MAX, t->cost));
         LK_TRY(count_all(ours, s, t->cost));
         for (size_t k = 0; k < s->n && k < near->n; k++)
@@ -434,7 +338,7 @@ static enum lk_status between_labs(const struct tables *t, struct band *out)
 
     for (size_t i = 0; i < t->n; i++)
         for (size_t j = 0; j < t->n; j++) {
-            const struct nccl_series *a = &t->s[i], *b = &t->s[j];
+            const struct lk_public_table *a = &t->s[i], *b = &t->s[j];
 
             if (a->machine < 0 || strcmp(a->platform, b->platform) || !strcmp(a->source, b->source))
                 continue;
@@ -451,7 +355,7 @@ static void print_rows(const struct tables *t)
 {
     struct lk_nccl_factors rows[LK_NCCL_FABRIC_COUNT];
 
-    make_rows(t, NULL, rows);
+    nested_rows(t->s, t->n, t->nccl, NULL, rows);
     for (int p = 0; p < LK_NCCL_FABRIC_COUNT; p++) {
         printf("%-12s", place_names[p]);
         for (int i = 0; i < LK_NCCL_FACTOR_COUNT; i++)
@@ -501,7 +405,7 @@ out:
 int main(int argc, char **argv)
 {
     enum lk_status st = LK_OK;
-    struct nccl_tables all = {0};
+    struct lk_public_tables all = {0};
     struct tables t = {0};
     const char *last = argc > 2 ? argv[argc - 1] : "";
     const char *dir = argc > 2 && argv[2][0] != '-' ? argv[2] : "clusters";
@@ -512,7 +416,7 @@ int main(int argc, char **argv)
                 argv[0]);
         return 2;
     }
-    LK_TRY(nccl_tables_read(argv[1], dir, &all));
+    LK_TRY(lk_public_tables_read(argv[1], dir, LK_PUBLIC_SOUND, &all));
     t.s = all.s;
     t.n = all.n;
     LK_TRY(lk_alloc(&t.nccl, all.n_rows, sizeof *t.nccl));
@@ -530,7 +434,7 @@ out:
         st = lk_fail(LK_EIO, "%s: cannot be written", last);
     if (st != LK_OK)
         fprintf(stderr, "%s\n", lk_error_text());
-    nccl_tables_fini(&all);
+    lk_public_tables_fini(&all);
     free(t.nccl);
     free(t.points);
     free(t.cost);

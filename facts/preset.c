@@ -16,6 +16,9 @@ static const char SUFFIX[] = ".json";
 /* Folders of presets relative to a program in build/, in build/VARIANT/ and in PREFIX/bin. */
 static const char *const beside_program[] = {"../clusters", "../../clusters",
                                              "../share/lockstep/clusters"};
+/* Folders of published tables, likewise. */
+static const char *const tables_beside_program[] = {"../bench/data", "../../bench/data",
+                                                    "../share/lockstep"};
 
 static bool is_path(const char *name)
 {
@@ -51,6 +54,32 @@ static enum lk_status folder(size_t i, char **out)
         return LK_OK;
     LK_PASS(program_dir(program, sizeof program));
     return lk_path_join(out, program, beside_program[i - 1]);
+}
+
+enum lk_status lk_preset_table_find(const char *file, char **out)
+{
+    enum lk_status st = LK_OK;
+    char program[4096], *dir = NULL, *path = NULL;
+
+    LK_TRY(program_dir(program, sizeof program));
+    LK_TRY(lk_path_join(&path, "bench/data", file));
+    for (size_t i = 0; i < LK_COUNT(tables_beside_program) && !lk_file_exists(path); i++) {
+        free(path);
+        path = NULL;
+        LK_TRY(lk_path_join(&dir, program, tables_beside_program[i]));
+        LK_TRY(lk_path_join(&path, dir, file));
+        free(dir);
+        dir = NULL;
+    }
+    *out = NULL;
+    if (lk_file_exists(path)) {
+        *out = path;
+        path = NULL;
+    }
+out:
+    free(dir);
+    free(path);
+    return st;
 }
 
 static bool has_name(char *const *names, size_t n, const char *name)

@@ -17,6 +17,10 @@
  */
 enum lk_status lk_preset_find(const char *of, const char *name, char **out);
 
+/* Find a table of published figures by its file's name: in ./bench/data, beside the program's build
+ * folder, or in the installed share/lockstep. *out is freed by the caller; NULL: it is nowhere. */
+enum lk_status lk_preset_table_find(const char *file, char **out);
+
 /* List the names of all presets, each once; freed by the caller with lk_names_free. */
 enum lk_status lk_preset_names(char ***out, size_t *out_n);
 

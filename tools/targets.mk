@@ -122,6 +122,7 @@ install: all
 	install -m 755 $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
 	install -m 644 $(BUILD)/liblockstep_profile.so $(DESTDIR)$(PREFIX)/lib/
 	install -m 644 $(wildcard clusters/*.json) $(DESTDIR)$(PREFIX)/share/lockstep/clusters/
+	install -m 644 bench/data/nccl_tables.csv $(DESTDIR)$(PREFIX)/share/lockstep/
 	$(BUILD)/lockstep help --man > $(MAN)/lockstep.1
 	for c in $$($(BUILD)/lockstep help | sed -n '/^commands:/,/^$$/s/^  \([a-z]*\) .*/\1/p'); do \
 	    $(BUILD)/lockstep help --man $$c > $(MAN)/lockstep-$$c.1 || exit 1; done
@@ -133,4 +134,4 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep $(DESTDIR)$(PREFIX)/lib/liblockstep_profile.so
 	rm -f $(MAN)/lockstep.1 $(MAN)/lockstep-*.1 $(BASH_COMPLETIONS)/lockstep $(ZSH_COMPLETIONS)/_lockstep \
 	    $(FISH_COMPLETIONS)/lockstep.fish
-	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/lockstep/,$(wildcard clusters/*.json))
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/lockstep/,nccl_tables.csv $(wildcard clusters/*.json))

@@ -14,7 +14,7 @@ static const char *const names[BANDS] = {"<=32K", "<=1M", "<=32M", ">32M"};
 
 /* A larger size of the same table that was faster by more than 5 % says that something else went
  * on. */
-static bool is_odd(const struct nccl_series *s, size_t k)
+static bool is_odd(const struct lk_public_table *s, size_t k)
 {
     for (size_t j = 0; j < s->n; j++)
         if (s->bytes[j] > s->bytes[k] && s->us[j] < 0.95 * s->us[k])
@@ -29,7 +29,7 @@ static enum lk_status count(struct band *b, const struct band_point *point)
     return LK_OK;
 }
 
-enum lk_status band_count(struct band *bands, const struct nccl_series *s, size_t k, double us,
+enum lk_status band_count(struct band *bands, const struct lk_public_table *s, size_t k, double us,
                           double lo, double hi)
 {
     const struct band_point point = {{s->us[k], us, lo, hi}, s->source};

@@ -5,8 +5,8 @@
 #ifndef LK_BENCH_LIB_BANDS_H
 #define LK_BENCH_LIB_BANDS_H
 
-#include "bench/lib/nccl_tables.h"
 #include "facts/score.h"
+#include "sim/collective/public_tables.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ struct band {
  * BANDS of 2 x BANDS), and of the "even" ones, after which no larger size of their table was
  * faster.
  */
-enum lk_status band_count(struct band *bands, const struct nccl_series *s, size_t k, double us,
+enum lk_status band_count(struct band *bands, const struct lk_public_table *s, size_t k, double us,
                           double lo, double hi);
 
 /* Print the heading of band_print's lines. */

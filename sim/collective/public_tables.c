@@ -1,8 +1,9 @@
 /* Public nccl-tests tables; see the header. */
-#include "bench/lib/nccl_tables.h"
+#include "sim/collective/public_tables.h"
 
 #include "base/array.h"
 #include "base/csv.h"
+#include "facts/preset.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@ static const struct machine {
     {"RoCE 16x100", "A100", "dgx-a100-roce", 0, 16, 12.5e9, 0, 0},
     {"Slingshot-11 1x200", "GH200", "gh200-slingshot", 1, 1, 0, 0, 0},
     {"4xGH200/node", "GH200", "gh200-slingshot", 0, 0, 0, 0, 0},
+    {"over Slingshot NICs", "GH200", "gh200-slingshot", 0, 0, 0, 0, 0},
     {"PCIe5 + CX-8", "RTX 6000D", "pcie-l40s", 8, 8, 50e9, 48e9, 120},
     {"NVLink4+NVSwitch", "H100", "dgx-h100", 0, 0, 0, 0, 0},
     {"NVLink3+NVSwitch", "A100", "dgx-a100", 0, 0, 0, 0, 0},
@@ -44,7 +46,7 @@ static void source_of(const char *text, char *out)
 {
     size_t n = strcspn(text, " ");
 
-    n = n < NCCL_SOURCE_MAX - 1 ? n : NCCL_SOURCE_MAX - 1;
+    n = n < LK_PUBLIC_SOURCE_MAX - 1 ? n : LK_PUBLIC_SOURCE_MAX - 1;
     memcpy(out, text, n);
     out[n] = 0;
 }
@@ -57,16 +59,18 @@ static int machine_of(const char *wires, const char *gpu)
     return -1;
 }
 
-static enum lk_status read_cluster(const char *dir, struct nccl_series *s)
+static enum lk_status read_cluster(const char *dir, struct lk_public_table *s)
 {
     enum lk_status st = LK_OK;
-    char path[512];
+    char *path = NULL;
     const struct machine *m;
 
+    lk_cluster_init(&s->cluster);
     if (s->machine < 0)
         return LK_OK;
     m = &machines[s->machine];
-    snprintf(path, sizeof path, "%s/%s.json", dir, m->preset);
+    LK_TRY(dir ? lk_asprintf(&path, "%s/%s.json", dir, m->preset)
+               : lk_preset_find(NULL, m->preset, &path));
     LK_TRY(lk_cluster_read(path, &s->cluster));
     if (m->gpus_per_node)
         s->cluster.gpus_per_node = m->gpus_per_node;
@@ -79,19 +83,20 @@ static enum lk_status read_cluster(const char *dir, struct nccl_series *s)
     if (m->compute_capability)
         s->cluster.device.compute_capability = m->compute_capability;
 out:
+    free(path);
     return st;
 }
 
-static enum lk_status add_row(struct nccl_tables *t, const struct lk_csv *csv, size_t i,
-                              const char *dir)
+static enum lk_status add_row(struct lk_public_tables *t, const struct lk_csv *csv, size_t i,
+                              enum lk_public_kind kind, const char *dir)
 {
     enum lk_status st = LK_OK;
     const char *source, *gpu, *wires, *coll;
-    char label[2 * NCCL_SOURCE_MAX];
+    char label[2 * LK_PUBLIC_SOURCE_MAX];
     enum lk_coll c;
     int64_t ranks, nodes, bytes, in_place;
     double us;
-    struct nccl_series *s;
+    struct lk_public_table *s;
 
     LK_TRY(lk_csv_text(csv, i, SOURCE, &source));
     LK_TRY(lk_csv_text(csv, i, GPU, &gpu));
@@ -102,8 +107,9 @@ static enum lk_status add_row(struct nccl_tables *t, const struct lk_csv *csv, s
     LK_TRY(lk_csv_int(csv, i, BYTES, 0, INT64_MAX, &bytes));
     LK_TRY(lk_csv_int(csv, i, IN_PLACE, 0, 1, &in_place));
     LK_TRY(lk_csv_real(csv, i, TIME, 0, INFINITY, &us));
-    if (strstr(wires, "processes on ONE GPU") || strstr(wires, "DEGRADED") || in_place || us <= 0 ||
-        bytes <= 0 || lk_words_find(&lk_modelled_coll_words, coll, &c) != LK_OK) {
+    if (strstr(wires, "processes on ONE GPU") ||
+        (strstr(wires, "DEGRADED") != NULL) != (kind == LK_PUBLIC_DEGRADED) || in_place ||
+        us <= 0 || bytes <= 0 || lk_words_find(&lk_modelled_coll_words, coll, &c) != LK_OK) {
         t->n_left_out += !in_place;
         return LK_OK;
     }
@@ -133,7 +139,8 @@ out:
     return st;
 }
 
-enum lk_status nccl_tables_read(const char *path, const char *clusters_dir, struct nccl_tables *out)
+enum lk_status lk_public_tables_read(const char *path, const char *clusters_dir,
+                                     enum lk_public_kind kind, struct lk_public_tables *out)
 {
     enum lk_status st = LK_OK;
     struct lk_csv *csv = NULL;
@@ -141,13 +148,13 @@ enum lk_status nccl_tables_read(const char *path, const char *clusters_dir, stru
     LK_TRY(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_EXTRA, &csv));
     out->n_rows = lk_csv_rows(csv);
     for (size_t i = 0; i < out->n_rows; i++)
-        LK_TRY(add_row(out, csv, i, clusters_dir));
+        LK_TRY(add_row(out, csv, i, kind, clusters_dir));
 out:
     lk_csv_free(csv);
     return st;
 }
 
-void nccl_tables_fini(struct nccl_tables *t)
+void lk_public_tables_fini(struct lk_public_tables *t)
 {
     for (size_t i = 0; i < t->n; i++) {
         free(t->s[i].bytes);
