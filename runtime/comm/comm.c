@@ -97,6 +97,9 @@ enum lk_status lk_comm_open_ops(const struct lk_comm_ops *ops, const struct lk_c
     for (int i = 0; i < LK_COLL_MODELLED; i++)
         LK_TRY(
             lk_recorder_name(config->recorder, lk_coll_name((enum lk_coll)i), &c->span_names[i]));
+    for (int i = 0; i < LK_HOP_VALUES && ops->hop; i++)
+        LK_TRY(lk_recorder_name(config->recorder, lk_hop_value_name((enum lk_hop_value)i),
+                                &c->hop_names[i]));
     *out = c;
     c = NULL;
 out:
@@ -362,6 +365,22 @@ static struct lk_span span_of(const struct lk_comm *c, const struct lk_coll_call
                             .bytes = lk_coll_call_bytes(call, c->world_size)};
 }
 
+/* Record what the link that the collective was sent on did. */
+static void emit_hop(const struct lk_comm *c, struct lk_track *track, const struct lk_span *coll)
+{
+    const struct lk_hop *h = c->ops->hop ? c->ops->hop(c) : NULL;
+
+    for (int i = 0; i < LK_HOP_VALUES && h; i++)
+        lk_span_emit(track, &(struct lk_span){.kind = LK_SPAN_COUNTER,
+                                              .name = c->hop_names[i],
+                                              .step = coll->step,
+                                              .index = h->to,
+                                              .seq = coll->seq,
+                                              .start_ns = coll->end_ns,
+                                              .end_ns = coll->end_ns,
+                                              .value = h->v[i]});
+}
+
 static enum lk_status run_enqueued(struct lk_stream *s, const void *arg)
 {
     const struct enqueued *e = arg;
@@ -381,6 +400,7 @@ static enum lk_status run_enqueued(struct lk_stream *s, const void *arg)
     span.seq = (uint32_t)seq;
     span.ready_ns = e->call.ready ? lk_event_time_ns(e->call.ready) : span.start_ns;
     lk_span_emit(track, &span);
+    emit_hop(e->comm, track, &span);
     return LK_OK;
 }
 

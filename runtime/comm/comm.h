@@ -19,6 +19,7 @@
 #include "base/status.h"
 #include "facts/coll.h"
 #include "facts/dtype.h"
+#include "facts/hops.h"
 #include "runtime/device/device.h"
 #include "runtime/rendezvous/store.h"
 
@@ -94,7 +95,8 @@ struct lk_coll_call {
 
 /*
  * Enqueue the collective on s, as a host function or, with nccl, as native work of the stream, and
- * emit its COLLECTIVE span (arrival to end, ready, bytes, seq) there. float16 and bfloat16 are
+ * emit its COLLECTIVE span (arrival to end, ready, bytes, seq) there, and what the backend knows of
+ * the link that it sends on (facts/hops.h). float16 and bfloat16 are
  * added in float32 and rounded once per hop; all ranks end with bit-identical results (except the
  * payload when several NaNs are added). A failure makes the device fail. pre: c and the buffer
  * outlive the stream's work.
@@ -166,6 +168,9 @@ struct lk_comm_ops {
     enum lk_status (*graph)(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end);
     /* (optional) As lk_comm_estimate. */
     enum lk_status (*estimate)(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
+    /* (optional) Return what the link that this rank sends on did during the collective that `run`
+     * ended last; NULL: not known. */
+    const struct lk_hop *(*hop)(const struct lk_comm *c);
     bool out_of_place; /* collectives may be out of place (`from`) */
     /* (optional) As lk_comm_library. */
     enum lk_status (*library)(char *buf, size_t size);
@@ -176,7 +181,7 @@ struct lk_comm { /* first member of a backend's own struct */
     uint64_t next_seq;
     enum lk_status failed; /* LK_OK: alive; else the status that every later call returns, */
     char *failed_text;     /* with this text */
-    uint16_t span_names[LK_COLL_MODELLED];
+    uint16_t span_names[LK_COLL_MODELLED], hop_names[LK_HOP_VALUES];
 };
 extern const struct lk_comm_ops lk_comm_tcp;
 extern const struct lk_comm_ops lk_comm_nccl; /* in builds with CUDA */

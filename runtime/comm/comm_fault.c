@@ -398,8 +398,15 @@ static void fault_close(struct lk_comm *base)
     free(c);
 }
 
+static const struct lk_hop *fault_hop(const struct lk_comm *c)
+{
+    const struct lk_comm *inner = ((const struct faulty *)c)->inner;
+
+    return inner->ops->hop ? inner->ops->hop(inner) : NULL;
+}
+
 static const struct lk_comm_ops fault_ops = {
-    .name = "fault", .run = fault_run, .close = fault_close, .has = fault_has};
+    .name = "fault", .run = fault_run, .close = fault_close, .has = fault_has, .hop = fault_hop};
 static const struct lk_comm_ops fault_ops_on_streams = {.name = "fault",
                                                         .run = fault_run,
                                                         .close = fault_close,

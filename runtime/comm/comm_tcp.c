@@ -188,6 +188,26 @@ static void tcp_close(struct lk_comm *c)
     free(t);
 }
 
+static struct lk_tcp_link *next_link(const struct lk_tcp *t)
+{
+    return &t->links[(t->base.rank + 1) % t->base.world_size];
+}
+
+/* Find out whether the kernel tells what the connection to the next rank does; where it leaves the
+ * host and the kernel does not, the run says so. */
+static enum lk_status ask_hops(struct lk_tcp *t, struct lk_recorder *recorder)
+{
+    const struct lk_tcp_link *next = next_link(t);
+
+    if (!next->leaves)
+        return LK_OK;
+    t->tells_hops = lk_tcp_info(next->fd, &t->hop);
+    t->hop.to = next->peer;
+    return t->tells_hops ? LK_OK
+                         : lk_recorder_fact(recorder, LK_NO_HOPS_CONFIG_KEY,
+                                            "the kernel's TCP_INFO has no busy time (Linux 4.10)");
+}
+
 static enum lk_status tcp_open(const struct lk_comm_config *config, struct lk_comm **out)
 {
     enum lk_status st = LK_OK;
@@ -209,8 +229,10 @@ static enum lk_status tcp_open(const struct lk_comm_config *config, struct lk_co
     t->scratch = aligned_alloc(SCRATCH_ALIGN, t->chunk_bytes);
     if (!t->scratch)
         LK_TRY(lk_fail(LK_ENOMEM, "no memory for a chunk of %zu bytes", t->chunk_bytes));
-    if (world > 1)
+    if (world > 1) {
         LK_TRY(lk_tcp_connect(t, config));
+        LK_TRY(ask_hops(t, config->recorder));
+    }
     *out = &t->base;
     t = NULL;
 out:
@@ -318,6 +340,20 @@ static enum lk_status run_ring(struct lk_tcp *t, const struct lk_coll_call *call
     }
 }
 
+/* Run a ring, and find out what the link to the next rank did meanwhile. */
+static enum lk_status run_ring_hop(struct lk_tcp *t, const struct lk_coll_call *call)
+{
+    struct lk_hop before;
+
+    if (!t->tells_hops || call->coll == LK_BROADCAST || !lk_tcp_info(next_link(t)->fd, &before))
+        return run_ring(t, call);
+    LK_PASS(run_ring(t, call));
+    t->has_hop = lk_tcp_info(next_link(t)->fd, &t->hop);
+    for (int i = 0; i < LK_HOP_VALUES; i++)
+        t->hop.v[i] -= before.v[i];
+    return LK_OK;
+}
+
 static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq)
 {
     struct lk_tcp *t = (struct lk_tcp *)c;
@@ -325,15 +361,27 @@ static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call
     enum lk_algo algo = choose(call, c->world_size, bytes);
     enum lk_status st;
 
+    t->has_hop = false;
     if (c->world_size == 1 || (call->coll != LK_BARRIER && !bytes))
         return LK_OK;
     lk_store_progress(t->store, seq, true);
     begin(t, call, algo, seq);
-    st = algo == LK_ALGO_TREE ? run_tree(t, call) : run_ring(t, call);
+    st = algo == LK_ALGO_TREE ? run_tree(t, call) : run_ring_hop(t, call);
     if (st == LK_OK)
         lk_store_progress(t->store, seq, false);
     return st;
 }
 
-const struct lk_comm_ops lk_comm_tcp = {
-    .name = "tcp", .open = tcp_open, .run = tcp_run, .close = tcp_close, .has = tcp_has};
+static const struct lk_hop *tcp_hop(const struct lk_comm *c)
+{
+    const struct lk_tcp *t = (const struct lk_tcp *)c;
+
+    return t->has_hop ? &t->hop : NULL;
+}
+
+const struct lk_comm_ops lk_comm_tcp = {.name = "tcp",
+                                        .open = tcp_open,
+                                        .run = tcp_run,
+                                        .close = tcp_close,
+                                        .has = tcp_has,
+                                        .hop = tcp_hop};

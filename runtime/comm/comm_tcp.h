@@ -4,6 +4,7 @@
  *   comm_tcp.c        open, close, choice of a collective's algorithm; sending, receiving and
  *                     waiting, with failures turned into verdicts
  *   comm_tcp_mesh.c   connections between all ranks
+ *   comm_tcp_info.c   what the kernel tells of a connection
  *   comm_tcp_algo.c   pipelined ring: all-reduce, reduce-scatter, all-gather; pipelined tree or
  *                     chain: all-reduce, broadcast; exchange for two ranks
  *
@@ -32,6 +33,7 @@ struct lk_tcp_flow {
 struct lk_tcp_link {
     int fd; /* -1: none (this rank itself) */
     int peer;
+    bool leaves; /* the host: the other end has another address */
     struct lk_tcp_flow out, in;
 };
 
@@ -45,10 +47,17 @@ struct lk_tcp {
     struct pollfd *polls;                  /* room for one per rank and the store */
     unsigned char *scratch;                /* chunk_bytes received and not yet added */
     unsigned char head[LK_TCP_HEAD_BYTES]; /* of the collective in progress */
+    bool tells_hops;                       /* the kernel tells what a connection did */
+    bool has_hop;                          /* the last collective has one: */
+    struct lk_hop hop;
 };
 
 /* Connect all ranks with each other; fill links[].fd. */
 enum lk_status lk_tcp_connect(struct lk_tcp *t, const struct lk_comm_config *config);
+
+/* Read what the kernel tells of a connection since it was opened; `to` stays. False: it does not
+ * tell (Linux before 4.10). */
+bool lk_tcp_info(int fd, struct lk_hop *out);
 
 /* Make a link take part in the current collective. */
 void lk_tcp_use(struct lk_tcp *t, struct lk_tcp_link *l);

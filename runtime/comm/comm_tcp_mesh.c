@@ -268,12 +268,13 @@ static bool on_same_host(int fd)
                    sizeof(struct in6_addr));
 }
 
-static void tune(int fd)
+static void tune(struct lk_tcp_link *l)
 {
     int bytes = SAME_HOST_SEND_BYTES;
 
-    if (on_same_host(fd)) /* a failure costs only speed */
-        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    l->leaves = !on_same_host(l->fd);
+    if (!l->leaves) /* a failure costs only speed */
+        (void)setsockopt(l->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
 }
 
 enum lk_status lk_tcp_connect(struct lk_tcp *t, const struct lk_comm_config *config)
@@ -302,7 +303,7 @@ enum lk_status lk_tcp_connect(struct lk_tcp *t, const struct lk_comm_config *con
         LK_TRY(await_answer(&m, peer));
     for (int peer = 0; peer < world; peer++)
         if (peer != rank)
-            tune(t->links[peer].fd);
+            tune(&t->links[peer]);
 out:
     while (m.n_guests)
         dismiss(&m, 0);

@@ -1,0 +1,3 @@
+#include "facts/hops.h"
+
+const struct lk_words lk_hop_value_words = LK_WORDS("a value of a hop", LK_HOP_VALUE_LIST);
