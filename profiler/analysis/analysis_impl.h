@@ -176,6 +176,13 @@ enum lk_status lk_find_rank_launch_(struct lk_analysis *a);
 enum lk_status lk_find_clocks_(struct lk_analysis *a);
 enum lk_status lk_find_missing_ranks_(struct lk_analysis *a);
 
+/* ---- findings_links.c: which links are slow ---- */
+
+enum lk_status lk_find_slow_links_(struct lk_analysis *a);
+/* Return what is known of the link that makes collectives end unevenly. pre: the finder above has
+ * run. */
+const char *lk_links_known_(const struct lk_analysis *a);
+
 /* ---- findings_buckets.c: what is reduced ---- */
 
 enum lk_status lk_find_accumulation_(struct lk_analysis *a);

@@ -31,6 +31,7 @@
     X(LK_FINDING_CHECKPOINTS, "checkpoints")                                                       \
     X(LK_FINDING_LOGGING, "logging")                                                               \
     X(LK_FINDING_UNEVEN_BATCHES, "uneven_batches")                                                 \
+    X(LK_FINDING_SLOW_LINK, "slow_link")                                                           \
     X(LK_FINDING_UNEVEN_ENDS, "uneven_ends")                                                       \
     X(LK_FINDING_LATE_RANK, "late_rank")                                                           \
     X(LK_FINDING_STRAGGLERS, "stragglers")                                                         \

@@ -135,7 +135,7 @@ enum lk_status lk_find_stragglers_(struct lk_analysis *a)
 }
 
 /* Report lateness that no rank's own work explains: collectives end later on some ranks, which then
- * arrive late at the next. Which link makes them so is not recorded. */
+ * arrive late at the next. */
 enum lk_status lk_find_uneven_ends_(struct lk_analysis *a)
 {
     double inherited = 1 - own_of_all(a), cost = a->losses_s[LK_LOSS_STRAGGLER] * inherited;
@@ -151,8 +151,8 @@ enum lk_status lk_find_uneven_ends_(struct lk_analysis *a)
     return lk_finding_add_(a, LK_FINDING_UNEVEN_ENDS, -1, cost,
                            "collectives end unevenly: %.0f %% of the ranks' lateness is inherited "
                            "from where the collective before ended, and no rank's own work "
-                           "explains it%s: some link is slow, and which is not recorded",
-                           100 * inherited, ends);
+                           "explains it%s: %s",
+                           100 * inherited, ends, lk_links_known_(a));
 }
 
 /* ---- A node ---- */

@@ -113,8 +113,11 @@ static const struct row {
     [LK_FINDING_UNEVEN_BATCHES] = {lk_find_uneven_batches_, 0,
                                    "make batches alike: put samples of like length together "
                                    "(bucketing by length), or pack them to one length"},
+    [LK_FINDING_SLOW_LINK] = {lk_find_slow_links_, 0,
+                              "look at this link's card, cable and switch port, their rate and "
+                              "errors (ethtool, ip -s link), or run without it"},
     [LK_FINDING_UNEVEN_ENDS] =
-        {lk_find_uneven_ends_, IS(HOST_BUSY),
+        {lk_find_uneven_ends_, IS(HOST_BUSY) | IS(SLOW_LINK),
          "measure the links: nccl-tests' sendrecv, or lockstep calibrate, on "
          "two hosts at a time"},
     [LK_FINDING_LATE_RANK] = {lk_find_late_rank_,
@@ -140,7 +143,7 @@ static const struct row {
                                  "make buckets smaller: bucket_cap_mb; lockstep whatif "
                                  "--bucket-cap shows by how much"},
     [LK_FINDING_WIRE] = {lk_find_wire_,
-                         IS(HOST_BUSY) | IS(ACCUMULATION) | IS(UNUSED_PARAMETERS) |
+                         IS(HOST_BUSY) | IS(SLOW_LINK) | IS(ACCUMULATION) | IS(UNUSED_PARAMETERS) |
                              IS(SMALL_BUCKETS) | IS(FIRST_BUCKET),
                          "move fewer bytes (bfloat16 gradients, accumulation) or use faster links; "
                          "compare the bandwidth with that of lockstep calibrate"},
