@@ -7,6 +7,7 @@
 #include <string.h>
 
 static const double SQRT2 = 1.4142135623730951;
+static const double SQRT_2PI = 2.5066282746310002;
 static const double NEGLIGIBLE_LN = -20.7; /* ln of 1e-9 */
 
 double lk_log_add(double a, double b)
@@ -80,22 +81,44 @@ double lk_mixture_cdf(const struct lk_mixture *m, double x)
     return sum;
 }
 
+/* Return the density at x. */
+static double density(const struct lk_mixture *m, double x)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < m->n; i++) {
+        const struct lk_mixture_part *p = &m->parts[i];
+        double z = (x - p->mean) / p->sd;
+
+        sum += exp(p->log_weight - z * z / 2) / (p->sd * SQRT_2PI);
+    }
+    return sum;
+}
+
+/* Take Newton's steps; where one leaves the bracket or is not half as long as the last, take the
+ * bracket's middle. */
 double lk_mixture_quantile(const struct lk_mixture *m, double q)
 {
-    double lo = INFINITY, hi = -INFINITY, width;
+    double lo = INFINITY, hi = -INFINITY, within, last, x;
 
     for (size_t i = 0; i < m->n; i++) {
         lo = fmin(lo, m->parts[i].mean - 7 * m->parts[i].sd);
         hi = fmax(hi, m->parts[i].mean + 7 * m->parts[i].sd);
     }
-    width = hi - lo;
-    while (hi - lo > 1e-9 * width) {
-        double mid = lo + (hi - lo) / 2;
+    last = hi - lo;
+    within = 1e-9 * last;
+    x = lo + last / 2;
+    while (hi - lo > within && fabs(last) > within / 2) {
+        double off = lk_mixture_cdf(m, x) - q, step = -off / density(m, x);
 
-        if (lk_mixture_cdf(m, mid) < q)
-            lo = mid;
+        if (off < 0)
+            lo = x;
         else
-            hi = mid;
+            hi = x;
+        if (!(x + step > lo && x + step < hi && fabs(step) < fabs(last) / 2))
+            step = lo + (hi - lo) / 2 - x;
+        x += step;
+        last = step;
     }
-    return lo + (hi - lo) / 2;
+    return x;
 }

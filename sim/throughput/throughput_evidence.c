@@ -115,24 +115,6 @@ static enum lk_status grade_model(const struct table *e, struct lk_prediction *p
     return LK_OK;
 }
 
-/* Returns the setting in which every row differs from the configuration, its batch first. */
-static const char *differs(const struct table *e, const struct lk_config *c)
-{
-    const char *what = "local batch";
-
-    for (size_t i = 0; i < e->t->n; i++) {
-        const struct lk_config *row = &e->t->points[i].config;
-
-        if (row->local_batch != c->local_batch)
-            continue;
-        if (row->accumulation != c->accumulation)
-            what = "accumulation";
-        else
-            what = row->cap_bytes != c->cap_bytes ? "bucket cap" : "exchange of gradients";
-    }
-    return what;
-}
-
 static enum lk_status grade(const struct table *e, struct lk_prediction *p)
 {
     const struct lk_config *c = &p->config, *reference = smallest(e, c);
@@ -152,7 +134,7 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
                  e->is_altered ? "a changed" : "another");
     else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !reference)
         snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to another %s",
-                 differs(e, c));
+                 lk_throughput_differs(e->t, c));
     else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED)
         snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated x%.3g on gpus",
                  above ? (double)reference->world_size / c->world_size
@@ -376,8 +358,11 @@ static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
 static enum lk_status conclude(const void *self, const struct lk_prediction *const *points,
                                size_t n, struct lk_forecast *out)
 {
-    (void)points, (void)n;
-    return lk_throughput_say_place(((const struct table *)self)->q.model, out);
+    const struct table *e = self;
+
+    if (!e->step)
+        LK_PASS(lk_throughput_say_width(e->t, points, n, out));
+    return lk_throughput_say_place(e->q.model, out);
 }
 
 /* ---- Trial ---- */

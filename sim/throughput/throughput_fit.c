@@ -18,6 +18,7 @@
 
 #include "base/array.h"
 #include "sim/step/batch_curve.h"
+#include "sim/throughput/scaling_interval.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -502,14 +503,14 @@ static enum lk_status mix_law(const struct lk_throughput_fit *f,
     return LK_OK;
 }
 
+/* Mixes both models. */
 static enum lk_status mix(struct lk_throughput_fit *f, const struct lk_scaling_point *target,
                           struct lk_mixture *m)
 {
-    bool law = !f->step || law_knows(f, target);
+    bool law = law_knows(f, target);
 
-    if (f->step)
-        LK_PASS(predict_by_steps(f->step, f->elsewhere ? f->elsewhere : f->step->prior, target,
-                                 law ? LN_HALF : 0, m));
+    LK_PASS(predict_by_steps(f->step, f->elsewhere ? f->elsewhere : f->step->prior, target,
+                             law ? LN_HALF : 0, m));
     if (law)
         LK_PASS(mix_law(f, target, m));
     return LK_OK;
@@ -521,7 +522,13 @@ enum lk_status lk_throughput_fit_at(struct lk_throughput_fit *f,
 {
     enum lk_status st = LK_OK;
     struct lk_mixture m = {0};
+    struct lk_scaling_widths widths;
 
+    if (!f->step) {
+        lk_scaling_widths_init(&widths);
+        return lk_scaling_interval(&lk_scaling_default, &widths, f->points, f->n, target, level,
+                                   out);
+    }
     LK_TRY(mix(f, target, &m));
     lk_mixture_normalise(&m, NULL);
     out->value = target->config.world_size / exp(lk_mixture_quantile(&m, 0.5));

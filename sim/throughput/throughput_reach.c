@@ -1,6 +1,8 @@
 /* How far a table of throughputs reaches; see the header. */
 #include "sim/throughput/throughput_reach.h"
 
+#include "sim/throughput/scaling_interval.h"
+
 #include <math.h>
 
 /* Returns the extrapolation factor of the batch from the nearest measured one. */
@@ -69,4 +71,46 @@ enum lk_status lk_throughput_check_reach(const struct lk_throughput_reach *r,
                            r->cluster->gpus_per_node);
     *out_batch = reach;
     return LK_OK;
+}
+
+enum lk_status lk_throughput_say_width(const struct lk_throughput_table *t,
+                                       const struct lk_prediction *const *points, size_t n,
+                                       struct lk_forecast *out)
+{
+    const struct lk_scaling_judged *far = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_scaling_judged *j =
+            lk_scaling_judged(lk_scaling_kind_of(t->points, t->n, &points[i]->config));
+
+        far = j && (!far || j->doublings > far->doublings) ? j : far;
+    }
+    if (!far)
+        return LK_OK;
+    return lk_forecast_note(out,
+                            "interval at %d times the rows' GPUs%s%s: of %s width; on %d published "
+                            "counts of %d sources the law's own scores %.2f, a constant one %.2f "
+                            "(smaller is better)",
+                            1 << far->doublings,
+                            far->doublings == LK_SCALING_DOUBLINGS ? " and more" : "",
+                            far->strong ? ", the same global batch" : "",
+                            far->half > 0 ? "a constant" : "the law's own", far->tests,
+                            far->sources, far->law, far->constant);
+}
+
+const char *lk_throughput_differs(const struct lk_throughput_table *t, const struct lk_config *c)
+{
+    const char *what = "local batch";
+
+    for (size_t i = 0; i < t->n; i++) {
+        const struct lk_config *row = &t->points[i].config;
+
+        if (row->local_batch != c->local_batch)
+            continue;
+        if (row->accumulation != c->accumulation)
+            what = "accumulation";
+        else
+            what = row->cap_bytes != c->cap_bytes ? "bucket cap" : "exchange of gradients";
+    }
+    return what;
 }

@@ -19,4 +19,13 @@ struct lk_throughput_reach {
 enum lk_status lk_throughput_check_reach(const struct lk_throughput_reach *r,
                                          const struct lk_config *c, double *out_batch);
 
+/* Return the setting in which every row differs from a configuration, its batch first. */
+const char *lk_throughput_differs(const struct lk_throughput_table *t, const struct lk_config *c);
+
+/* Say of a forecast by the law alone which width the interval of the farthest count has, and how
+ * that was judged. */
+enum lk_status lk_throughput_say_width(const struct lk_throughput_table *t,
+                                       const struct lk_prediction *const *points, size_t n,
+                                       struct lk_forecast *out);
+
 #endif
