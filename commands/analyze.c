@@ -345,17 +345,15 @@ out:
     return st;
 }
 
-/* Take the traces as one run; set->n 0: it has no complete step. */
+/* Take the traces as one run; set->n 0: it has no complete step, and i->no_steps says why. */
 static enum lk_status take_run(const char *name, struct lk_import *i, struct lk_run_set *set)
 {
+    enum lk_status st;
+
     LK_PASS(lk_alloc(&set->runs, 1, sizeof *set->runs));
-    LK_PASS(lk_run_take(name, i->traces, i->n, &set->runs[0]));
-    i->traces = NULL;
-    if (set->runs[0].n_steps)
-        set->n = 1;
-    else
-        lk_run_fini(&set->runs[0]);
-    return LK_OK;
+    st = lk_import_take(i, name, &set->runs[0]);
+    set->n = st == LK_OK;
+    return st == LK_EEVIDENCE ? LK_OK : st;
 }
 
 static enum lk_status analyze_traces(const struct options *opt, const char **paths, size_t n,
@@ -371,17 +369,13 @@ static enum lk_status analyze_traces(const struct options *opt, const char **pat
     LK_TRY(lk_import_files(paths, n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &(struct lk_import_options){0}, &run));
     LK_TRY(add_sequences(&run, page));
-    if (!run.no_steps)
-        LK_TRY(take_run(paths[0], &run, &set));
+    LK_TRY(take_run(paths[0], &run, &set));
     LK_TRY(check_runs(&set));
     if (set.n) {
         LK_TRY(analyze_all(&set, opt->reference ? reference : &set, opt, &a));
         LK_TRY(add_runs(&a, opt, true, page));
     } else if (!page->n_answer) {
-        LK_TRY(say_note(run.no_steps ? run.no_steps
-                                     : "no step is complete: neither a forward and a backward of "
-                                       "each micro-batch, nor the same collectives on all ranks",
-                        page));
+        LK_TRY(lk_page_say(page, "%s.", run.no_steps));
     }
     LK_TRY(add_import(&run, set.n > 0, page));
 out:

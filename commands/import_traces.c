@@ -15,17 +15,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-static enum lk_status write_traces(const struct lk_import *i, const char *out)
+static enum lk_status write_traces(const struct lk_run *run, const char *out)
 {
     enum lk_status st = LK_OK;
     char *path = NULL;
 
     LK_TRY(lk_mkdirs(out));
-    for (size_t k = 0; k < i->n; k++) {
+    for (size_t k = 0; k < run->n; k++) {
         free(path);
         path = NULL;
-        LK_TRY(lk_asprintf(&path, "%s/rank%d.trace.json.gz", out, i->rows[k].rank));
-        LK_TRY(lk_trace_write(path, &i->traces[k]));
+        LK_TRY(lk_asprintf(&path, "%s/rank%d.trace.json.gz", out, lk_run_rank(run, k)));
+        LK_TRY(lk_trace_write(path, &run->traces[k]));
     }
 out:
     free(path);
@@ -57,18 +57,14 @@ static enum lk_status tell_traffic(const struct lk_job *j, char **out)
                        fixed_s > 0 ? " are of collectives that no model has, and fixed" : "");
 }
 
-/* Write the job that a forecast starts from, and take the traces; m->no_job says what it lacks, if
- * there is none. */
-static enum lk_status write_job(struct lk_import *i, const char *out, struct import_made *m)
+/* Write the job that a forecast starts from; m->no_job says what it lacks, if there is none. */
+static enum lk_status write_job(struct lk_run *run, const char *out, struct import_made *m)
 {
-    struct lk_run run = {0};
-    struct lk_run_set set = {.runs = &run, .n = 1};
+    struct lk_run_set set = {.runs = run, .n = 1};
     struct lk_job job = {0};
     enum lk_status st = LK_OK;
     char *path = NULL;
 
-    LK_TRY(lk_run_take(out, i->traces, i->n, &run));
-    i->traces = NULL;
     st = lk_job_build(&set, &job);
     if (st == LK_EEVIDENCE) {
         st = lk_strdup(&m->no_job, lk_error_text());
@@ -81,7 +77,6 @@ static enum lk_status write_job(struct lk_import *i, const char *out, struct imp
 out:
     free(path);
     lk_job_fini(&job);
-    lk_run_fini(&run);
     return st;
 }
 
@@ -156,23 +151,18 @@ static enum lk_status measure_steps(const struct lk_trace *t, struct import_made
 }
 
 /* Sum up what was recorded when. Ranks that reduce their gradients together begin a step within
- * less than half of one. pre: the traces are there. */
-static enum lk_status describe(const struct lk_import *i, struct import_made *m)
+ * less than half of one. */
+static enum lk_status describe(const struct lk_run *run, struct import_made *m)
 {
-    uint64_t first = first_start_ns(&i->traces[0]);
+    uint64_t first = first_start_ns(&run->traces[0]);
 
-    m->n_ranks = i->n;
-    m->world_size = i->traces[0].info.world_size;
-    LK_PASS(measure_steps(&i->traces[0], m));
-    for (size_t k = 1; k < i->n; k++)
-        if (fabs((double)(int64_t)(first_start_ns(&i->traces[k]) - first)) >
+    m->n_ranks = run->n;
+    m->world_size = lk_run_world_size(run);
+    LK_PASS(measure_steps(&run->traces[0], m));
+    for (size_t k = 1; k < run->n; k++)
+        if (fabs((double)(int64_t)(first_start_ns(&run->traces[k]) - first)) >
             0.5 * m->step_s * (double)LK_NS_PER_S)
             m->is_apart = true;
-    if (!m->n_steps)
-        return lk_fail(LK_EEVIDENCE,
-                       "%s: no step is complete: with a forward and a backward of each micro-batch "
-                       "(lockstep analyze shows what the GPUs did)",
-                       i->files[i->rows[0].file].path);
     return LK_OK;
 }
 
@@ -191,26 +181,28 @@ enum lk_status import_run(const struct lk_import_options *options, const char *o
 {
     enum lk_status st = LK_OK;
     struct import_made m = {0};
-    struct lk_import run = {0};
+    struct lk_import i = {0};
+    struct lk_run run = {0};
     char **files = NULL;
     size_t n_files = 0;
 
     LK_TRY(lk_import_files(paths, n, &files, &n_files));
-    LK_TRY(lk_import_run(files, n_files, options, &run));
-    if (run.no_steps) {
-        st = lk_fail(LK_EEVIDENCE, "%s (lockstep analyze shows what the GPUs did)", run.no_steps);
-        goto out;
-    }
+    LK_TRY(lk_import_run(files, n_files, options, &i));
+    st = lk_import_take(&i, out, &run);
+    if (st == LK_EEVIDENCE)
+        st = lk_fail(st, "%s (lockstep analyze shows what the GPUs did)", i.no_steps);
+    LK_TRY(st);
     LK_TRY(describe(&run, &m));
     LK_TRY(write_traces(&run, out));
-    LK_TRY(lk_import_table(&run, &m.table));
-    lk_import_cost(&run, m.cost, sizeof m.cost);
+    LK_TRY(lk_import_table(&i, &m.table));
+    lk_import_cost(&i, m.cost, sizeof m.cost);
     LK_TRY(write_job(&run, out, &m));
     *made = m;
     m = (struct import_made){0};
 out:
     import_made_fini(&m);
-    lk_import_fini(&run);
+    lk_run_fini(&run);
+    lk_import_fini(&i);
     lk_names_free(files, n_files);
     return st;
 }

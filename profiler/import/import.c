@@ -405,6 +405,71 @@ out:
     return st;
 }
 
+/* What a rank has of its steps, in words. */
+struct parts_text {
+    char buf[160];
+};
+
+static struct parts_text parts_of(const struct lk_trace *t)
+{
+    size_t n[LK_SPAN_KIND_COUNT] = {0};
+    uint32_t first = UINT32_MAX, last = 0;
+    struct parts_text text;
+
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        n[s->kind]++;
+        if (s->kind != LK_SPAN_STEP)
+            continue;
+        first = s->step < first ? s->step : first;
+        last = s->step > last ? s->step : last;
+    }
+    snprintf(text.buf, sizeof text.buf,
+             "steps %u to %u, with %zu forwards, %zu backwards and %zu collectives", first, last,
+             n[LK_SPAN_FORWARD], n[LK_SPAN_BACKWARD], n[LK_SPAN_COLLECTIVE]);
+    return text;
+}
+
+/* Fail: a rank is shown, and the first one that has other parts. */
+static enum lk_status refuse_incomplete(const struct lk_import *i, const struct lk_trace *traces)
+{
+    const struct parts_text first = parts_of(&traces[0]);
+    char other[192] = "";
+
+    for (size_t k = 1; k < i->n && !*other; k++) {
+        const struct parts_text text = parts_of(&traces[k]);
+
+        if (strcmp(text.buf, first.buf) != 0)
+            snprintf(other, sizeof other, "; rank %d has %s", i->rows[k].rank, text.buf);
+    }
+    return lk_fail(
+        LK_EEVIDENCE,
+        "%s: no step is complete on all ranks: with a forward and a backward of each micro-batch, "
+        "and the same collectives. Rank %d has %s%s. Record whole steps, the host's activities and "
+        "the GPU's, and the same steps on all ranks",
+        i->files[i->rows[0].file].path, i->rows[0].rank, first.buf, other);
+}
+
+enum lk_status lk_import_take(struct lk_import *i, const char *name, struct lk_run *out)
+{
+    struct lk_run run = {0};
+    enum lk_status st;
+
+    if (i->no_steps)
+        return lk_fail(LK_EEVIDENCE, "%s", i->no_steps);
+    LK_PASS(lk_run_take(name, i->traces, i->n, &run));
+    i->traces = NULL;
+    if (run.n_steps) {
+        *out = run;
+        return LK_OK;
+    }
+    st = refuse_incomplete(i, run.traces);
+    LK_KEEP(lk_strdup(&i->no_steps, lk_error_text()));
+    lk_run_fini(&run);
+    return st;
+}
+
 void lk_import_fini(struct lk_import *i)
 {
     for (size_t k = 0; k < i->n_files; k++) {

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "facts/trace.h"
+#include "profiler/analysis/run_set.h"
 #include "profiler/import/breakdown.h"
 #include "profiler/import/sequences.h"
 
@@ -58,6 +59,9 @@ struct lk_import {
  * steps has rows alone. */
 enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_import_options *o,
                              struct lk_import *out);
+/* Take the traces as one run, of this name; they are its own then. LK_EEVIDENCE: there are no
+ * steps, or none is complete on all ranks; i->no_steps then says what there is. */
+enum lk_status lk_import_take(struct lk_import *i, const char *name, struct lk_run *out);
 /* Write what recording took on the rank where it took most of the time, if that is known; else "".
  */
 void lk_import_cost(const struct lk_import *i, char *out, size_t size);

@@ -2,6 +2,7 @@
 #include "profiler/import/rank_impl.h"
 
 #include "base/array.h"
+#include "profiler/import/breakdown.h"
 
 #include <stdlib.h>
 
@@ -116,6 +117,27 @@ out:
     return st;
 }
 
+/* Fail: say what was looked for, what there is of it, and what to record. */
+static enum lk_status refuse_steps(const struct trace_builder *tb)
+{
+    size_t collectives = 0, kernels = 0;
+
+    for (size_t i = 0; i < tb->e->n_events; i++) {
+        const struct lk_import_event *x = &tb->e->events[i];
+
+        kernels += x->kind == LK_EVENT_KERNEL;
+        collectives +=
+            lk_event_is_communication(x, tb->communication) || x->kind == LK_EVENT_COLLECTIVE;
+    }
+    return lk_fail(
+        LK_EEVIDENCE,
+        "%s: no steps: it has no ProfilerStep, %zu optimizer step%s (two tell a step), and its %zu "
+        "collectives and %zu kernels do not repeat themselves three times. Record a few steps: "
+        "with torch.profiler prof.step() after each, with Nsight Systems NVTX ranges of steps; "
+        "lockstep import --step-range=TEXT takes ranges whose names start so",
+        tb->o->source, tb->optimizers.n, tb->optimizers.n == 1 ? "" : "s", collectives, kernels);
+}
+
 enum lk_status lk_import_find_ranges_(struct trace_builder *tb)
 {
     struct ranges *const of_kind[] = {[LK_EVENT_STEP] = &tb->steps,
@@ -138,10 +160,6 @@ enum lk_status lk_import_find_ranges_(struct trace_builder *tb)
     if (tb->o->drop_last && tb->steps.n > 1)
         tb->end_ns = tb->steps.at[--tb->steps.n].start_ns;
     if (!tb->steps.n)
-        return lk_fail(LK_EEVIDENCE,
-                       "%s: no steps: neither ProfilerStep (torch.profiler's step()) nor two "
-                       "optimizer steps are in it, and its collectives do not repeat themselves; "
-                       "lockstep import --step-range=TEXT takes ranges whose names start so",
-                       tb->o->source);
+        return refuse_steps(tb);
     return tb->period ? LK_OK : find_passes(tb);
 }

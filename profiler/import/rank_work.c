@@ -63,9 +63,8 @@ enum lk_span_kind lk_import_phase_at_(const struct trace_builder *tb, size_t ste
         return LK_SPAN_OPTIMIZER;
     /* Behind a step's last backward, e.g. clipping of gradients. */
     if (n > 0 && step != SIZE_MAX &&
-        tb->backwards.at[n - 1].start_ns >= tb->steps.at[step].start_ns &&
-        (n == tb->backwards.n || (step + 1 < tb->steps.n &&
-                                  tb->backwards.at[n].start_ns >= tb->steps.at[step + 1].start_ns)))
+        lk_import_step_at_(tb, tb->backwards.at[n - 1].start_ns) == step &&
+        (n == tb->backwards.n || lk_import_step_at_(tb, tb->backwards.at[n].start_ns) != step))
         return LK_SPAN_OPTIMIZER;
     *pass = n + 1;
     return LK_SPAN_FORWARD;
@@ -163,6 +162,24 @@ static int64_t find_begin(const struct trace_builder *tb)
     return begin;
 }
 
+/* Passes are told by launches: work that runs in another step than its launch is of no pass there.
+ */
+static enum lk_status check_steps_by_gpu(const struct trace_builder *tb)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < tb->n_work && tb->o->steps_by_gpu && !tb->period; i++)
+        n += tb->work[i].launch &&
+             lk_import_step_at_(tb, tb->work[i].launch->start_ns) != tb->work[i].step;
+    if (!n)
+        return LK_OK;
+    return lk_fail(LK_EEVIDENCE,
+                   "%s: --steps-by=gpu: %zu of its %zu events on the GPU run in another step than "
+                   "the one that launched them, and passes are told by launches: leave the option "
+                   "out",
+                   tb->o->source, n, tb->n_work);
+}
+
 enum lk_status lk_import_find_work_(struct trace_builder *tb)
 {
     enum lk_status st = LK_OK;
@@ -195,6 +212,7 @@ enum lk_status lk_import_find_work_(struct trace_builder *tb)
             w->phase = LK_SPAN_COLLECTIVE;
         tb->n_work += w->step != SIZE_MAX;
     }
+    LK_TRY(check_steps_by_gpu(tb));
     st = find_done(tb);
 out:
     free(enqueued);

@@ -125,12 +125,13 @@ static void host_range(struct run *r, enum lk_event_kind kind, int64_t start_ms,
                                                         .end_ns = end_ms * MS}));
 }
 
+enum { WINDOWS = 5 };
+
 /* Make steps of 100 ms on a GPU that is so many ms behind its host, with a kernel of 1 ms on a side
- * stream at each step's launch, or without; write the windows of the steps. */
-static size_t windows(int64_t behind_ms, bool side, struct lk_step *out, size_t most)
+ * stream at each step's launch, or without; write the windows of the steps. 0: there are none. */
+static size_t windows(int64_t behind_ms, bool side, struct lk_import_rank_options o,
+                      struct lk_step *out, size_t most)
 {
-    enum { WINDOWS = 5 };
-    const struct lk_import_rank_options o = {.source = "test", .device = -1};
     struct lk_rank_steps s;
     struct lk_trace t;
     struct run r = {0};
@@ -157,7 +158,12 @@ static size_t windows(int64_t behind_ms, bool side, struct lk_step *out, size_t 
         launch(&r, r.stream, at + 81, gpu + 82, gpu + 100);
     }
     lk_events_sort(&r.e);
-    must(lk_import_trace(&r.e, &o, &t));
+    o.source = "test";
+    o.device = -1;
+    if (lk_import_trace(&r.e, &o, &t) != LK_OK) {
+        lk_events_fini(&r.e);
+        return 0;
+    }
     must(lk_rank_steps_read(&t, &s));
     n = s.n_steps < most ? s.n_steps : most;
     memcpy(out, s.steps, n * sizeof *out);
@@ -172,10 +178,11 @@ static size_t windows(int64_t behind_ms, bool side, struct lk_step *out, size_t 
 START_TEST(a_step_ends_with_the_last_work_that_it_launched)
 {
     struct lk_step with[8], without[8];
-    size_t n = windows(_i * 20, true, with, 8);
+    const struct lk_import_rank_options plain = {.rank = 0};
+    size_t n = windows(_i * 20, true, plain, with, 8);
 
-    ck_assert_uint_eq(n, 5);
-    ck_assert_uint_eq(windows(_i * 20, false, without, 8), n);
+    ck_assert_uint_eq(n, WINDOWS);
+    ck_assert_uint_eq(windows(_i * 20, false, plain, without, 8), n);
     for (size_t k = 0; k < n; k++) {
         ck_assert_uint_eq(with[k].end_ns, without[k].end_ns);
         ck_assert_uint_eq(with[k].begin_ns, without[k].begin_ns);
@@ -187,8 +194,35 @@ START_TEST(a_step_ends_with_the_last_work_that_it_launched)
 }
 END_TEST
 
+/* The last step is left out, and no other changes; steps by the GPU are those by launches where it
+ * runs all work in its step, else they are refused. */
+START_TEST(chosen_steps_are_right_or_refused)
+{
+    const struct lk_import_rank_options plain = {.rank = 0}, drop = {.drop_last = true},
+                                        by_gpu = {.steps_by_gpu = true};
+    struct lk_step all[8], some[8];
+    bool side = _i % 2;
+    int64_t behind_ms = _i / 2 * 20;
+    size_t n = windows(behind_ms, side, plain, all, 8);
+
+    ck_assert_uint_eq(windows(behind_ms, side, drop, some, 8), n - 1);
+    for (size_t k = 0; k + 1 < n; k++) {
+        ck_assert_uint_eq(some[k].step, all[k].step);
+        ck_assert_uint_eq(some[k].begin_ns, all[k].begin_ns);
+        ck_assert_uint_eq(some[k].end_ns, all[k].end_ns);
+        ck_assert_uint_eq(some[k].n_ranges, all[k].n_ranges);
+    }
+    ck_assert_uint_eq(windows(behind_ms, side, by_gpu, some, 8), behind_ms ? 0 : n);
+    for (size_t k = 0; k < n && !behind_ms; k++)
+        ck_assert_uint_eq(some[k].end_ns - some[k].begin_ns, all[k].end_ns - all[k].begin_ns);
+    if (behind_ms)
+        ck_assert_ptr_nonnull(strstr(lk_error_text(), "--steps-by=gpu: "));
+}
+END_TEST
+
 SUITE(import_passes, t)
 {
+    tcase_add_loop_test(t, chosen_steps_are_right_or_refused, 0, 12);
     tcase_add_loop_test(t, a_step_ends_with_the_last_work_that_it_launched, 0, 6);
     tcase_add_test(t, a_step_has_one_optimizer);
     tcase_add_loop_test(t, many_passes, 0, 2);

@@ -324,7 +324,8 @@ START_TEST(steps_are_chosen)
     lk_import_fini(&run);
     must(lk_import_run(
         &path, 1, &(struct lk_import_options){.step_range = "iter", .steps_by_gpu = true}, &run));
-    kineto_assert_span(kineto_span(&run.traces[0], LK_SPAN_KERNEL, 1, -1), 210, 230);
+    /* It runs in another step: of which pass is it there? */
+    ck_assert_ptr_nonnull(strstr(run.no_steps, "--steps-by=gpu: 1 of its 1 events"));
     lk_import_fini(&run);
     must(lk_import_run(&path, 1,
                        &(struct lk_import_options){.step_range = "iter", .drop_last = true}, &run));
