@@ -28,9 +28,9 @@ void lk_prediction_raise(struct lk_prediction *p)
 {
     double factor = fmax(1, p->bound_s / p->step_s);
 
-    p->step_s *= factor;
+    p->step_s = fmax(p->step_s * factor, p->bound_s); /* rounded, a product may be below it */
     p->lo_s = fmax(p->lo_s * factor, p->bound_s);
-    p->hi_s *= factor;
+    p->hi_s = fmax(p->hi_s * factor, p->step_s);
     if (factor > 1)
         lk_losses_close(p->losses_s, p->step_s);
     for (size_t i = 0; i < p->n_draws; i++)

@@ -3,6 +3,7 @@
 #include "sim/collective/coll_points.h"
 #include "sim/collective/links.h"
 #include "sim/prior.h"
+#include "sim/step/step.h"
 
 #include <math.h>
 
@@ -66,6 +67,8 @@ struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, double z_gamma, do
                        : lk_prior_half_normal(assumed_gamma(c), z_gamma);
     o.delta = lk_quantity_known(&c->delta) ? draw_measured(&c->delta, z_delta)
                                            : lk_prior_half_normal(assumed_delta(c), z_delta);
+    o.gamma_wire = fmin(o.gamma_wire, LK_STEP_SLOW_MAX); /* as far as an interval's ends may lie */
+    o.delta = fmin(o.delta, LK_STEP_SLOW_MAX);
     return o;
 }
 

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double SLOW_MAX = 1000;
 static const double DURATION_MAX = 1e6; /* s */
 
 /* Draws make a rank at most this much faster, since compute takes time. */
@@ -69,9 +68,9 @@ static enum lk_status check(const struct lk_step_model *m)
         {"host gap", m->gap_s, DURATION_MAX},
         {"input wait", m->input_s, DURATION_MAX},
         {"input load time", m->load_s, DURATION_MAX},
-        {"gamma_wait", m->gamma_wait, SLOW_MAX},
-        {"gamma_wire", m->gamma_wire, SLOW_MAX},
-        {"delta", m->delta, SLOW_MAX},
+        {"gamma_wait", m->gamma_wait, LK_STEP_SLOW_MAX},
+        {"gamma_wire", m->gamma_wire, LK_STEP_SLOW_MAX},
+        {"delta", m->delta, LK_STEP_SLOW_MAX},
         {"kappa", m->kappa, 1e3},
     };
 

@@ -100,6 +100,8 @@ struct lk_step_model {
     size_t n_colls;
 };
 
+enum { LK_STEP_SLOW_MAX = 1000 }; /* gamma, delta and kappa are no greater */
+
 struct lk_sim_request {
     int steps;     /* that count; LK_SIM_WARMUP more go before them */
     uint64_t seed; /* of all draws */

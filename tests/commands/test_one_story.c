@@ -124,8 +124,7 @@ START_TEST(five_answers_one_story)
                             1e-3);
     snprintf(question, sizeof question, "predict run mi300x-roce %s --gpus 1,%d --table losses",
              s->measured_on, s->gpus);
-    ck_assert_double_eq_tol(number_of(question, "gpus", gpus, "wire_s"), exposed_s,
-                            1e-3 * step_s);
+    ck_assert_double_eq_tol(number_of(question, "gpus", gpus, "wire_s"), exposed_s, 1e-3 * step_s);
 
     snprintf(question, sizeof question,
              "whatif run mi300x-roce %s --gpus %d --accumulation 4 --table points", s->measured_on,
