@@ -269,9 +269,8 @@ out:
     return st;
 }
 
-/* Add all about the runs. imported: they were read from another program's files, and the import's
- * own table has what the GPUs did of the time. */
-static enum lk_status add_runs(const struct analyzed *a, const struct options *opt, bool imported,
+/* Add all about the runs. */
+static enum lk_status add_runs(const struct analyzed *a, const struct options *opt,
                                struct lk_page *page)
 {
     static const char *const names[LK_ANALYSIS_TABLES] = {[LK_ANALYSIS_WATERFALL] =
@@ -282,7 +281,6 @@ static enum lk_status add_runs(const struct analyzed *a, const struct options *o
                                                           [LK_ANALYSIS_BUCKETS] = "buckets",
                                                           [LK_ANALYSIS_STRAGGLERS] = "stragglers",
                                                           [LK_ANALYSIS_GPUS] = "gpus",
-                                                          [LK_ANALYSIS_TIME] = "time",
                                                           [LK_ANALYSIS_KERNELS] = "kernels"};
     bool several = a->n - first_shown(a, opt) > 1;
 
@@ -292,8 +290,7 @@ static enum lk_status add_runs(const struct analyzed *a, const struct options *o
     LK_PASS(add_configurations(a, page));
     LK_PASS(add_pool(&a->pools[a->n_pools - 1], page));
     for (int kind = several ? 0 : LK_ANALYSIS_RANKS; kind < LK_ANALYSIS_TABLES; kind++)
-        if (kind != LK_ANALYSIS_TIME || !imported)
-            LK_PASS(add_table(a, opt, kind, names[kind], page));
+        LK_PASS(add_table(a, opt, kind, names[kind], page));
     return LK_OK;
 }
 
@@ -373,7 +370,7 @@ static enum lk_status analyze_traces(const struct options *opt, const char **pat
     LK_TRY(check_runs(&set));
     if (set.n) {
         LK_TRY(analyze_all(&set, opt->reference ? reference : &set, opt, &a));
-        LK_TRY(add_runs(&a, opt, true, page));
+        LK_TRY(add_runs(&a, opt, page));
     } else if (!page->n_answer) {
         LK_TRY(lk_page_say(page, "%s.", run.no_steps));
     }
@@ -396,7 +393,7 @@ static enum lk_status analyze_runs(const struct options *opt, const char **dirs,
     LK_TRY(lk_run_set_read(dirs, n, &set));
     LK_TRY(check_runs(&set));
     LK_TRY(analyze_all(&set, opt->reference ? reference : &set, opt, &a));
-    LK_TRY(add_runs(&a, opt, false, page));
+    LK_TRY(add_runs(&a, opt, page));
 out:
     analyzed_fini(&a);
     lk_run_set_fini(&set);
@@ -428,7 +425,7 @@ const struct lk_command lk_command_analyze = {
     .no_operand = "which run? e.g. lockstep analyze run/",
     .main_value = "efficiency",
     .tables = TABLES("configurations", "waterfall", "findings", "run-waterfalls", "run-findings",
-                     "ranks", "overlap", "buckets", "stragglers", "gpus", "time", "kernels",
-                     "sequences", "traces", "step"),
+                     "ranks", "overlap", "buckets", "stragglers", "gpus", "kernels", "sequences",
+                     "traces", "step"),
     .run = run,
 };

@@ -155,7 +155,7 @@ static void write_reference(const struct lk_forecast *f, char *out, size_t size)
              (int)strcspn(reference, ","), reference, strong ? " at a fixed global batch" : "");
 }
 
-/* Write "; most is lost to exposed communication, 8.0 % of the step", or nothing. */
+/* Write "; most is lost to blocking communication, 8.0 % of the step", or nothing. */
 static void write_loss(const struct lk_forecast_point *p, char *out, size_t size)
 {
     enum lk_loss loss = lk_forecast_largest_loss(p);

@@ -206,7 +206,7 @@ enum lk_loss lk_forecast_largest_loss(const struct lk_forecast_point *p)
     return worst;
 }
 
-/* Write "exposed communication 8.0 %"; return NULL where no loss is known. */
+/* Write "blocking communication 8.0 %"; return NULL where no loss is known. */
 static const char *describe_loss(const struct lk_forecast_point *p, char *buf, size_t size)
 {
     enum lk_loss loss = lk_forecast_largest_loss(p);

@@ -23,14 +23,14 @@
     X(LK_LOSS_OVERLAP, "overlap", "overlap slowdown", "compute beside communication")              \
     X(LK_LOSS_LAUNCH, "launch", "exposed launch of collectives", "late launches of collectives")   \
     X(LK_LOSS_STRAGGLER, "straggler", "exposed straggler wait", "waiting for the last rank")       \
-    X(LK_LOSS_WIRE, "wire", "exposed queue and wire", "exposed communication")                     \
+    X(LK_LOSS_WIRE, "wire", "blocking queue and wire", "blocking communication")                   \
     X(LK_LOSS_OPTIMIZER, "optimizer", "growth of the optimizer", "a longer optimizer")             \
     X(LK_LOSS_BATCH, "batch", "fewer samples a step: fixed costs weigh more",                      \
       "fewer samples a step")                                                                      \
-    X(LK_LOSS_REST, "rest", "rest", "the rest")
+    X(LK_LOSS_REST, "rest", "host gaps beyond the ideal's, and the rest", "host gaps and the rest")
 
 enum lk_loss { LK_LOSS_LIST(LK_WORD_VALUE) LK_LOSS_COUNT };
-/* Return a row's key in files, what it holds, and its name for sentences ("most is lost to exposed
+/* Return a row's key in files, what it holds, and its name for sentences ("most is lost to blocking
  * communication"); static storage. */
 const char *lk_loss_key(enum lk_loss row);
 const char *lk_loss_text(enum lk_loss row);

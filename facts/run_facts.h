@@ -25,7 +25,7 @@
 #define LK_CUPTI_CONFIG_KEY        "gpu_records_by"  /* the recorder, or "none: " and the reason */
 #define LK_IMPORT_CONFIG_KEY       "imported_from"   /* the file of another program */
 #define LK_IMPORT_GPU_CONFIG_KEY   "imported_gpu"    /* its number in a file of several processes */
-#define LK_COMM_KERNELS_CONFIG_KEY "comm_kernels"    /* of an import, as breakdown.h's patterns */
+#define LK_COMM_KERNELS_CONFIG_KEY "comm_kernels"    /* of an import: patterns of their names */
 #define LK_BUCKETS_CONFIG_KEY      "gradients_are"   /* "buckets": of an import without tensors */
 #define LK_PERIOD_CONFIG_KEY       "steps_are"       /* "periods of ...": of one without marks */
 #define LK_BLOCKING_CONFIG_KEY     "collectives_are" /* "calls": of one in which the host waits */

@@ -176,6 +176,39 @@ const char *lk_trace_span_name(const struct lk_trace *t, const struct lk_span *s
     return lk_span_kind_name((enum lk_span_kind)s->kind);
 }
 
+bool lk_run_info_on_host(const struct lk_run_info *i)
+{
+    static const char *const hosts[] = {"cpu", "timed", "reference"};
+
+    for (size_t k = 0; k < LK_COUNT(hosts); k++)
+        if (i->device && !strcmp(i->device, hosts[k]))
+            return true;
+    return false;
+}
+
+/* NCCL's and RCCL's kernels. */
+static bool is_nccl(const char *name)
+{
+    return strstr(name, "nccl") || strstr(name, "rccl");
+}
+
+static bool contains_any(const char *name, const char *patterns)
+{
+    for (const char *p = patterns; p && *p;) {
+        size_t n = strcspn(p, ",");
+
+        if (n > 0 && memmem(name, strlen(name), p, n))
+            return true;
+        p += n + (p[n] == ',');
+    }
+    return false;
+}
+
+bool lk_is_communication(const char *name, const char *patterns)
+{
+    return is_nccl(name) || contains_any(name, patterns);
+}
+
 bool lk_trace_is_nccl(const struct lk_trace *t, const struct lk_span *s)
 {
     return s->kind == LK_SPAN_KERNEL && strstr(lk_trace_span_name(t, s), "nccl") != NULL;

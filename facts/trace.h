@@ -85,6 +85,8 @@ enum lk_status lk_run_info_copy(struct lk_run_info *to, const struct lk_run_info
 enum lk_status lk_run_info_config(struct lk_run_info *i, const char *key, const char *value);
 /* Return the value of a key of config, or NULL. */
 const char *lk_run_info_value(const struct lk_run_info *i, const char *key);
+/* Return true for ranks that compute on processors of their host, or only pretend to. */
+bool lk_run_info_on_host(const struct lk_run_info *i);
 extern const struct lk_record lk_run_info_record; /* of struct lk_run_info */
 
 extern const struct lk_words lk_track_kind_words;
@@ -126,6 +128,9 @@ enum lk_status lk_trace_sort_spans(struct lk_trace_span **spans, size_t n);
 /* Return the name a span shows: its own, else its kind's. */
 const char *lk_trace_span_name(const struct lk_trace *t, const struct lk_span *s);
 
+/* Return true for a kernel of NCCL or RCCL, and for one whose name contains one of the patterns,
+ * apart by commas; NULL: there are none. */
+bool lk_is_communication(const char *name, const char *patterns);
 /* Return true for a kernel of NCCL's, told by its name. */
 bool lk_trace_is_nccl(const struct lk_trace *t, const struct lk_span *s);
 

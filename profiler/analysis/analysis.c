@@ -295,7 +295,7 @@ static void add_to_bucket(const struct lk_analysis *a, size_t collective, size_t
     uint64_t begin = a->begin_ns[rank * a->n_collectives + collective];
     uint64_t ready = x->ready_ns && x->ready_ns < x->due_ns ? x->ready_ns : x->due_ns;
     const struct lk_range *backward = backward_before(r, p, ready);
-    uint64_t covered = lk_step_compute_ns(r, p, x->arrival_ns, x->end_ns);
+    uint64_t covered = lk_step_covered_ns(r, p, x->arrival_ns, x->end_ns);
     uint64_t from = backward ? backward->start_ns : p->begin_ns;
 
     /* An imported trace may place a collective before the step that it is of. */
@@ -357,24 +357,14 @@ static void add_launch(struct lk_analysis_launch *to, const struct lk_collective
             (x->launched_ns < x->arrival_ns ? x->launched_ns : x->arrival_ns) - x->due_ns);
 }
 
-/* Count how often each rank was last, and sum its pending time and what preceded it. */
+/* Count how often each rank was last, and sum what preceded its collectives. */
 static void fill_ranks(struct lk_analysis *a)
 {
-    double n_steps = (double)a->run->n_steps;
-
     for (size_t i = 0; i < a->n_collectives; i++) {
         const struct lk_analysis_collective *m = &a->collectives[i];
 
-        for (size_t k = 0; k < a->run->n; k++) {
-            const struct lk_collective *x = lk_collective_of_(a, k, m);
-            uint64_t begin = a->begin_ns[k * a->n_collectives + i];
-
-            begin = begin > x->arrival_ns ? begin : x->arrival_ns;
-            add_launch(&a->ranks[k].launch, x);
-            a->ranks[k].pending_s += lk_ns_to_s_(x->end_ns - x->arrival_ns) / n_steps;
-            if (x->end_ns > begin)
-                a->ranks[k].moving_s += lk_ns_to_s_(x->end_ns - begin) / n_steps;
-        }
+        for (size_t k = 0; k < a->run->n; k++)
+            add_launch(&a->ranks[k].launch, lk_collective_of_(a, k, m));
         if (m->resolved) {
             a->ranks[m->late_rank].n_late++;
             a->ranks[m->late_rank].late_by_s += lk_ns_to_s_(m->late_by_ns);
@@ -433,7 +423,8 @@ out:
 
 /* ---- Ranks ---- */
 
-/* Means over the steps of every rank's windows and their parts. */
+/* Means over the steps of every rank's windows and their parts; gaps between the kernels of a pass
+ * are gaps of the host, as all others. */
 static void split_ranks(struct lk_analysis *a)
 {
     const struct lk_run *run = a->run;
@@ -449,8 +440,7 @@ static void split_ranks(struct lk_analysis *a)
 
             lk_step_split(&run->ranks[k], p, begin_ns, &x);
             to->step_s += lk_step_window_s(p) / n;
-            for (size_t i = 0; i < LK_PART_COUNT; i++)
-                to->split.s[i] += x.s[i] / n;
+            lk_step_split_add(&to->split, &x, 1 / n);
         }
         a->step_s += to->step_s / (double)run->n;
     }
@@ -514,7 +504,8 @@ static void forget_exposure(struct lk_analysis *a)
         struct lk_analysis_rank *r = &a->ranks[k];
 
         for (int part = 0; part < LK_PART_COUNT; part++)
-            r->split.s[part] = NAN;
+            r->split.s[part] = r->split.gap_s[part] = NAN;
+        r->split.compute_s = r->split.exposed_s = NAN;
         for (int loss = 0; loss < LK_LOSS_COUNT; loss++)
             r->losses_s[loss] = NAN;
         r->slowdown = NAN;

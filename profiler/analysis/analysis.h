@@ -78,11 +78,9 @@ struct lk_analysis_launch {
 /* One rank, means over the steps. */
 struct lk_analysis_rank {
     double step_s;
-    struct lk_step_split split;
+    struct lk_step_split split; /* gaps of passes are among the other gaps */
     double losses_s[LK_LOSS_COUNT];
-    double slowdown;  /* s(r) */
-    double pending_s; /* per step, some collective was pending */
-    double moving_s;  /* part of pending_s after all ranks had arrived */
+    double slowdown; /* s(r) */
     struct lk_analysis_launch launch;
     size_t n_late;                   /* resolved collectives at which this rank was last */
     double late_by_s;                /* mean over these */
@@ -101,7 +99,7 @@ struct lk_analysis_bucket {
     double queue_s, wait_s, wire_s;
     double launch_s; /* NaN: not known */
     double wire_p95_s;
-    double exposed_s; /* wait and wire not covered by own compute */
+    double exposed_s; /* of arrival to end, the rank does not compute */
     double alone_s;   /* the same all-reduce alone (lk_analysis_set_alone); NaN: not known */
     int late_rank;    /* rank most often last; -1: never resolved */
     size_t n_late;    /* how often late_rank was last */
@@ -143,6 +141,7 @@ struct lk_analysis {
     bool launches; /* the kernel of some collective is known; else launches are in the wire */
     double step_s;
     double losses_s[LK_LOSS_COUNT];
+    double pass_gap_s; /* part of the rest between kernels of passes: job files have it in these */
     struct lk_analysis_rank *ranks;     /* run->n */
     struct lk_analysis_bucket *buckets; /* by bucket */
     size_t n_buckets;
@@ -189,13 +188,11 @@ enum lk_analysis_kind {
     LK_ANALYSIS_BUCKETS,
     LK_ANALYSIS_STRAGGLERS,
     LK_ANALYSIS_GPUS,    /* clock, power and throttling of every rank's GPU */
-    LK_ANALYSIS_TIME,    /* how long every rank's device computed, communicated, idled */
     LK_ANALYSIS_KERNELS, /* all ranks' kernels and copies, by name */
     LK_ANALYSIS_TABLES
 };
-/* The caller destroys *out; NULL: LK_ANALYSIS_GPUS where no GPU was sampled, LK_ANALYSIS_TIME of a
- * GPU without records, or of hosts whose compute is not known, LK_ANALYSIS_KERNELS where no kernel
- * was recorded. */
+/* The caller destroys *out; NULL: LK_ANALYSIS_GPUS where no GPU was sampled, LK_ANALYSIS_KERNELS
+ * where no kernel was recorded. */
 enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_kind kind,
                                  struct lk_table **out);
 /* Make a table of every collective of one step by rank: ready, arrival, queue, wait, wire.

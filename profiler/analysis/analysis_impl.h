@@ -19,6 +19,7 @@ struct lk_work {
     double *piece_s;                    /* of each piece, n_pieces of them; owned */
     size_t n_pieces;                    /* GRADIENT instants of a backward + 1 */
     double optimizer_s, input_s, gap_s; /* of a step */
+    double pass_gap_s;                  /* part of gap_s between kernels of passes */
 };
 /* Free the pieces and zero *w. */
 void lk_work_fini_(struct lk_work *w);
@@ -35,6 +36,13 @@ enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_wor
  * pre: the waterfall is there. */
 void lk_analysis_efficiency_(struct lk_analysis *a, const struct lk_run *const *refs,
                              size_t n_refs);
+
+/* Return a rank's compute of a step: forward and backward, as split. */
+double lk_compute_s_(const struct lk_analysis *a, size_t rank);
+
+/* Return what of a row the reference has, too: of its own losses as much as the rows of
+ * communication hold, in order, and what is left in the rest. */
+double lk_reference_own_(const struct lk_analysis *a, enum lk_loss loss);
 
 /* Split the lateness of collectives into own and inherited. pre: arrivals and n_late are filled. */
 enum lk_status lk_analysis_lateness_(struct lk_analysis *a);
@@ -94,8 +102,6 @@ enum lk_status lk_analysis_create_(const struct lk_analysis *a, const char *what
  * (profiler/analysis/analysis_pool.h). */
 enum lk_status lk_pool_of_one_(const struct lk_analysis *a, enum lk_analysis_kind kind,
                                struct lk_table **out);
-/* Make LK_ANALYSIS_TIME; *out NULL: there are no records of the GPUs. */
-enum lk_status lk_analysis_time_(const struct lk_analysis *a, struct lk_table **out);
 /* Make LK_ANALYSIS_KERNELS; *out NULL: there are none. */
 enum lk_status lk_analysis_kernels_(const struct lk_analysis *a, struct lk_table **out);
 

@@ -68,26 +68,9 @@ static double reference_own_of(const struct lk_analysis *a, int unused)
     return a->reference_own_s;
 }
 
-/* Return what of a row the reference has, too: of its own losses as much as the rows of
- * communication hold, in order, and what is left in the rest. */
-static double own_of(const struct lk_analysis *a, int loss)
-{
-    static const enum lk_loss exposed[] = {LK_LOSS_WIRE, LK_LOSS_STRAGGLER, LK_LOSS_LAUNCH};
-    double left = a->reference_own_s;
-
-    for (size_t i = 0; i < LK_COUNT(exposed); i++) {
-        double part = fmax(0, fmin(left, a->losses_s[exposed[i]]));
-
-        if ((int)exposed[i] == loss)
-            return part;
-        left -= part;
-    }
-    return loss == LK_LOSS_REST ? left : 0;
-}
-
 static double loss_of(const struct lk_analysis *a, int loss)
 {
-    return a->losses_s[loss] - own_of(a, loss);
+    return a->losses_s[loss] - lk_reference_own_(a, (enum lk_loss)loss);
 }
 
 /* Sum up a number of all runs; one that a run has not is not known. */
@@ -118,7 +101,7 @@ enum lk_loss lk_pool_worst(const struct lk_pool *p)
 {
     enum lk_loss worst = LK_LOSS_IDEAL;
 
-    for (int loss = LK_LOSS_IDEAL + 1; loss < LK_LOSS_REST; loss++) {
+    for (int loss = LK_LOSS_IDEAL + 1; loss < LK_LOSS_COUNT; loss++) {
         double s = p->losses_s[loss].mean;
 
         if (lk_pool_knows(p, (enum lk_loss)loss) && s > 0 &&
@@ -180,7 +163,7 @@ static void settle(struct lk_pool *p, struct lk_pooled_finding *f)
     const struct lk_finding *like = f->is;
     double step_s = p->step_s.mean, linear_s = linear_of(p);
 
-    f->cost_s /= (double)f->n_runs;
+    f->cost_s /= (double)p->n; /* runs without it lose nothing by it */
     for (size_t i = 0; i < p->n; i++)
         for (size_t k = 0; k < p->runs[i].n_findings; k++) {
             const struct lk_finding *x = &p->runs[i].findings[k];
@@ -196,12 +179,12 @@ static void settle(struct lk_pool *p, struct lk_pooled_finding *f)
                     : NAN;
 }
 
-/* Order findings that make a run worthless first, then those of more runs' time, then the rest. */
+/* Order findings that make a run worthless first, then those by their time, then the rest. */
 static int by_worth(const void *a, const void *b)
 {
     const struct lk_pooled_finding *x = a, *y = b;
-    double cx = isnan(x->cost_s) ? -1 : x->cost_s * (double)x->n_runs;
-    double cy = isnan(y->cost_s) ? -1 : y->cost_s * (double)y->n_runs;
+    double cx = isnan(x->cost_s) ? -1 : x->cost_s;
+    double cy = isnan(y->cost_s) ? -1 : y->cost_s;
     int grave = lk_finding_is_grave_(y->is->id) - lk_finding_is_grave_(x->is->id);
 
     if (grave)
@@ -310,9 +293,9 @@ static double share_of_step(const struct lk_pool *p, double s)
     X("hi_s",      "most",                LK_DIM_TIME, 0,  OF_RUNS(p, s->hi))                      \
     X("share",     "share of step",       LK_DIM_NONE, LK_TABLE_PERCENT, share_of_step(p, s->mean))        \
     X("least_s",   "least rank",          LK_DIM_TIME, 0,                                          \
-      OF_RANKS(p, a->ranks[least].losses_s[loss] - own_of(a, (int)loss)))                                                 \
+      OF_RANKS(p, a->ranks[least].losses_s[loss] - lk_reference_own_(a, loss)))                                                 \
     X("most_s",    "most",                LK_DIM_TIME, 0,                                          \
-      OF_RANKS(p, a->ranks[most].losses_s[loss] - own_of(a, (int)loss)))                                                  \
+      OF_RANKS(p, a->ranks[most].losses_s[loss] - lk_reference_own_(a, loss)))                                                  \
     X("most_rank", "on rank",             LK_DIM_NONE, -1,                                         \
       OF_RANKS(p, (double)lk_run_rank(a->run, most)))
 #define FINDINGS(X)                                                                                \

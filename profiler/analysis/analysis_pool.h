@@ -26,7 +26,7 @@ struct lk_pooled_finding {
     const struct lk_finding *is; /* in the run of which the cost is nearest the mean */
     const struct lk_analysis *of;
     size_t n_runs; /* that have it */
-    double cost_s; /* mean over these; NaN: not known, or not a matter of time */
+    double cost_s; /* mean over all runs; NaN: not known, or not a matter of time */
     double points; /* of efficiency in percent, at most; NaN: not known */
     int cause;     /* index of the finding that causes it, which stands before it; -1: none */
     int depth;     /* number of causes above it */
@@ -48,8 +48,8 @@ bool lk_pool_agree(const struct lk_run *a, const struct lk_run *b);
 enum lk_status lk_pool(const struct lk_analysis *runs, size_t n, struct lk_pool *out);
 void lk_pool_fini(struct lk_pool *p); /* zeroes it; safe on a zeroed one */
 
-/* Return the loss, other than the ideal and the rest, that takes the most time; LK_LOSS_IDEAL: none
- * is known, or none takes any. */
+/* Return the loss, other than the ideal, that takes the most time; LK_LOSS_IDEAL: none is known, or
+ * none takes any. */
 enum lk_loss lk_pool_worst(const struct lk_pool *p);
 /* Return true for a finding that makes the runs worthless. */
 bool lk_pool_is_grave(const struct lk_pooled_finding *f);

@@ -56,13 +56,16 @@ static double since(uint64_t from, uint64_t to)
     X("gap_s",       "gap",            LK_DIM_TIME, 0,  r->split.s[LK_PART_GAP])
 #define OVERLAP(X)                                                                                 \
     X("rank",           "rank",               LK_DIM_NONE, -1, lk_run_rank(a->run, k))                          \
-    X("pending_s",      "communication",      LK_DIM_TIME, 0, r->pending_s)                        \
-    X("moving_s",       "of it moving",       LK_DIM_TIME, 0, r->moving_s)                         \
-    X("exposed_s",      "exposed",            LK_DIM_TIME, 0, exposed)                             \
-    X("exposed_wait_s", "exposed wait",       LK_DIM_TIME, 0, wait(a, r->split.s[LK_PART_STRAGGLER]))      \
-    X("exposed_wire_s", "exposed wire",       LK_DIM_TIME, 0, r->split.s[LK_PART_WIRE])                     \
+    X("compute_s",      "compute",            LK_DIM_TIME, 0, own(a, s->compute_s))                \
+    X("pending_s",      "communication",      LK_DIM_TIME, 0, s->comm_s)                           \
+    X("moving_s",       "of it moving",       LK_DIM_TIME, 0, s->moving_s)                         \
+    X("exposed_s",      "exposed",            LK_DIM_TIME, 0, s->exposed_s)                        \
+    X("exposed_wait_s", "waiting",            LK_DIM_TIME, 0, wait(a, s->s[LK_PART_STRAGGLER]))    \
+    X("exposed_wire_s", "blocking",           LK_DIM_TIME, 0, s->s[LK_PART_WIRE])                  \
+    X("in_gaps_s",      "in host gaps",       LK_DIM_TIME, 0,                                      \
+      own(a, s->exposed_s - s->s[LK_PART_STRAGGLER] - s->s[LK_PART_WIRE]))                         \
     X("overlap",        "covered by compute", LK_DIM_NONE, 3,                                      \
-      r->pending_s > 0 ? own(a, 1 - exposed / r->pending_s) : NAN)                                 \
+      s->comm_s > 0 ? own(a, 1 - s->exposed_s / s->comm_s) : NAN)                                  \
     X("slowdown",       "compute outside",    LK_DIM_NONE, 3, own(a, r->slowdown))
 #define BUCKETS(X)                                                                                 \
     X("bucket",     "bucket",      LK_DIM_NONE,  -1, b->bucket)                                    \
@@ -180,7 +183,7 @@ static enum lk_status add_rank(const struct lk_analysis *a, enum lk_analysis_kin
 {
     const struct lk_analysis_rank *r = &a->ranks[k];
     const struct lk_gpu_summary *g = &r->gpu;
-    double exposed = r->split.s[LK_PART_STRAGGLER] + r->split.s[LK_PART_WIRE];
+    const struct lk_step_split *s = &r->split;
     uint64_t clock_ns = a->run->ranks[k].uncertainty_ns;
     enum lk_status st = LK_OK;
     char why[LK_GPU_TEXT];
@@ -227,9 +230,13 @@ static const struct kind {
     [LK_ANALYSIS_RANKS] = {"Ranks", COLUMNS(ranks_columns), NULL,
                            "straggler wait, queue and wire, and input: what the rank's own compute "
                            "does not cover"},
-    [LK_ANALYSIS_OVERLAP] = {"Overlap", COLUMNS(overlap), NULL,
-                             "compute outside: slowdown of compute while no collective was "
-                             "pending, against the reference"},
+    [LK_ANALYSIS_OVERLAP] =
+        {"Overlap", COLUMNS(overlap), NULL,
+         "compute: kernels of a GPU, passes of a host; exposed: communication "
+         "beside which the rank does not compute, since it waits for a rank, is "
+         "blocked, or is in a gap where the host has launched nothing; compute "
+         "outside: slowdown of compute while no collective was pending, against "
+         "the reference"},
     [LK_ANALYSIS_BUCKETS] = {"Buckets", COLUMNS(buckets), fill_buckets, NULL},
     [LK_ANALYSIS_STRAGGLERS] = {"Stragglers", COLUMNS(stragglers), NULL, NULL},
     [LK_ANALYSIS_GPUS] = {"GPUs", COLUMNS(gpus), NULL,
@@ -271,8 +278,6 @@ enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_k
 
     if (kind == LK_ANALYSIS_WATERFALL || kind == LK_ANALYSIS_FINDINGS)
         return lk_pool_of_one_(a, kind, out);
-    if (kind == LK_ANALYSIS_TIME)
-        return lk_analysis_time_(a, out);
     if (kind == LK_ANALYSIS_KERNELS)
         return lk_analysis_kernels_(a, out);
     if (kind != LK_ANALYSIS_GPUS || has_gpus(a)) {

@@ -20,22 +20,35 @@ struct item {
 
 typedef void (*item_fn)(const struct item *item, void *ctx);
 
-/* Call fn for every item of a step. Only backwards with n_pieces pieces are cut. */
+static uint64_t clamp(uint64_t at, uint64_t from, uint64_t to)
+{
+    return at < from ? from : at > to ? to : at;
+}
+
+/* Call fn for every item of a step: an instant of two passes is the earlier one's, as in the split
+ * of the window. Only backwards with n_pieces pieces are cut. */
 static void each_item(const struct lk_rank_steps *r, const struct lk_step *p, size_t n_pieces,
                       item_fn fn, void *ctx)
 {
+    uint64_t free_ns = p->begin_ns;
+
     for (size_t i = p->first_range; i < p->first_range + p->n_ranges; i++) {
         const struct lk_range *x = &r->ranges[i];
-        struct item item = {.start_ns = x->start_ns, .kind = x->kind, .n_pieces = 1};
+        uint64_t start = clamp(x->start_ns, free_ns, p->end_ns);
+        uint64_t end = clamp(x->end_ns, start, p->end_ns);
+        struct item item = {.start_ns = start, .kind = x->kind, .n_pieces = 1};
 
-        if (x->kind != LK_SPAN_FORWARD && x->kind != LK_SPAN_BACKWARD)
+        if (x->kind == LK_SPAN_INPUT)
+            continue;
+        free_ns = end;
+        if (x->kind == LK_SPAN_OPTIMIZER)
             continue;
         if (x->kind == LK_SPAN_BACKWARD && x->n_marks + 1 == n_pieces)
             item.n_pieces = n_pieces;
         for (; item.piece < item.n_pieces; item.piece++) {
-            item.end_ns = item.piece + 1 < item.n_pieces
-                              ? r->marks[x->first_mark + item.piece].at_ns
-                              : x->end_ns;
+            item.end_ns = end;
+            if (item.piece + 1 < item.n_pieces)
+                item.end_ns = clamp(r->marks[x->first_mark + item.piece].at_ns, item.start_ns, end);
             fn(&item, ctx);
             item.start_ns = item.end_ns;
         }
@@ -86,7 +99,7 @@ struct sums {
 static void sum_item(const struct item *item, void *ctx)
 {
     struct sums *s = ctx;
-    double d = lk_ns_to_s_(lk_range_work_ns(s->rank, item->start_ns, item->end_ns));
+    double d = lk_ns_to_s_(lk_range_busy_ns(s->rank, item->start_ns, item->end_ns));
 
     if (s->quiet_only && lk_step_pending_ns(s->rank, s->step, item->start_ns, item->end_ns) > 0)
         return;
@@ -151,11 +164,33 @@ static enum lk_status work_from(const struct sums *s, const struct sums *all, st
     return LK_OK;
 }
 
+/* Take no item to be longer than it is on average: the ideal is at most the rank's own compute. */
+static void limit_work(struct lk_work *w, const struct sums *all)
+{
+    double forward_s = all->forward_s / (double)all->n_forward;
+    double backward_s = all->backward_s, n = (double)(all->n_backward + all->n_piece[0]);
+
+    for (size_t i = 0; i < all->n_pieces; i++)
+        backward_s += all->piece_s[i];
+    backward_s /= n;
+    w->forward_s = fmin(w->forward_s, forward_s);
+    for (size_t i = 0; i < w->n_pieces; i++)
+        if (w->backward_s > backward_s)
+            w->piece_s[i] *= backward_s / w->backward_s;
+    w->backward_s = fmin(w->backward_s, backward_s);
+}
+
+static double pass_gaps_s(const struct lk_step_split *s)
+{
+    return s->gap_s[LK_PART_FORWARD] + s->gap_s[LK_PART_BACKWARD] + s->gap_s[LK_PART_OPTIMIZER];
+}
+
 enum lk_status lk_work_measure_(const struct lk_run *const *refs, size_t n_refs,
                                 struct lk_work *out)
 {
     enum lk_status st = LK_OK;
     struct lk_work w = {0};
+    struct lk_step_split sum = {.compute_s = 0};
     struct sums s;
     double n = 0;
 
@@ -168,15 +203,14 @@ enum lk_status lk_work_measure_(const struct lk_run *const *refs, size_t n_refs,
 
                 lk_step_split(&refs[i]->ranks[k],
                               lk_rank_step(&refs[i]->ranks[k], refs[i]->steps[j]), NULL, &x);
-                w.optimizer_s += x.s[LK_PART_OPTIMIZER];
-                w.input_s += x.s[LK_PART_INPUT];
-                w.gap_s += x.s[LK_PART_GAP];
+                lk_step_split_add(&sum, &x, 1);
                 n++;
             }
         }
-    w.optimizer_s /= n;
-    w.input_s /= n;
-    w.gap_s /= n;
+    w.optimizer_s = sum.s[LK_PART_OPTIMIZER] / n;
+    w.input_s = sum.s[LK_PART_INPUT] / n;
+    w.gap_s = sum.s[LK_PART_GAP] / n;
+    w.pass_gap_s = pass_gaps_s(&sum) / n;
     LK_TRY(work_from(&s, &s, &w));
     *out = w;
     w = (struct lk_work){0};
@@ -186,32 +220,39 @@ out:
     return st;
 }
 
-/* Return in *out the lower median over ranks of value(a, rank). */
-static enum lk_status lower_median(const struct lk_analysis *a,
-                                   double (*value)(const struct lk_analysis *a, size_t rank),
-                                   double *out)
-{
-    enum lk_status st = LK_OK;
-    double *v = NULL;
-
-    LK_TRY(lk_alloc(&v, a->run->n, sizeof *v));
-    for (size_t k = 0; k < a->run->n; k++)
-        v[k] = value(a, k);
-    (void)lk_stats_median(v, a->run->n); /* sorts */
-    *out = v[(a->run->n - 1) / 2];
-out:
-    free(v);
-    return st;
-}
-
-static double compute_s(const struct lk_analysis *a, size_t rank)
+double lk_compute_s_(const struct lk_analysis *a, size_t rank)
 {
     return a->ranks[rank].split.s[LK_PART_FORWARD] + a->ranks[rank].split.s[LK_PART_BACKWARD];
 }
 
-static double slowdown_of(const struct lk_analysis *a, size_t rank)
+/* A value of a rank, to be sorted. */
+struct valued {
+    double value;
+    size_t rank;
+};
+
+static int value_order(const void *a, const void *b)
 {
-    return a->ranks[rank].slowdown;
+    const struct valued *x = a, *y = b;
+
+    if (x->value != y->value)
+        return x->value < y->value ? -1 : 1;
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+/* Find the rank whose compute is the lower median: with two ranks the faster one, so that a slow
+ * one does not make both slow. */
+static enum lk_status find_median(const struct lk_analysis *a, size_t *out)
+{
+    struct valued *v = NULL;
+
+    LK_PASS(lk_alloc(&v, a->run->n, sizeof *v));
+    for (size_t k = 0; k < a->run->n; k++)
+        v[k] = (struct valued){lk_compute_s_(a, k), k};
+    qsort(v, a->run->n, sizeof *v, value_order);
+    *out = v[(a->run->n - 1) / 2].rank;
+    free(v);
+    return LK_OK;
 }
 
 enum lk_status lk_work_model_(const struct lk_analysis *a, struct lk_work *out)
@@ -219,21 +260,19 @@ enum lk_status lk_work_model_(const struct lk_analysis *a, struct lk_work *out)
     enum lk_status st = LK_OK;
     struct lk_work w = {0};
     struct sums quiet = {0}, all = {0};
-    size_t rank = 0;
-    double median_s;
+    size_t rank;
 
-    LK_TRY(lower_median(a, compute_s, &median_s));
-    for (size_t k = 0; k < a->run->n; k++)
-        if (compute_s(a, k) == median_s)
-            rank = k;
+    LK_TRY(find_median(a, &rank));
     LK_TRY(sums_init(&quiet, count_pieces(a->run)));
     LK_TRY(sums_init(&all, quiet.n_pieces));
     quiet.quiet_only = true;
     sum_rank(&quiet, a->run, rank);
     sum_rank(&all, a->run, rank);
     w.optimizer_s = a->ranks[rank].split.s[LK_PART_OPTIMIZER];
-    w.gap_s = a->ranks[rank].split.s[LK_PART_GAP];
+    if (!lk_run_has_compute(a->run)) /* then what a rank computes is among its gaps */
+        w.gap_s = a->ranks[rank].split.s[LK_PART_GAP];
     LK_TRY(work_from(&quiet, &all, &w));
+    limit_work(&w, &all);
     *out = w;
     w = (struct lk_work){0};
 out:
@@ -256,7 +295,7 @@ struct balance {
 static void weigh_item(const struct item *item, void *ctx)
 {
     struct balance *b = ctx;
-    double d = lk_ns_to_s_(lk_range_work_ns(b->rank, item->start_ns, item->end_ns));
+    double d = lk_ns_to_s_(lk_range_busy_ns(b->rank, item->start_ns, item->end_ns));
     double w = item_work_s(b->work, item);
 
     if (lk_step_pending_ns(b->rank, b->step, item->start_ns, item->end_ns) > 0) {
@@ -298,18 +337,30 @@ static double settle(double s)
     return fabs(s) < 1e-12 ? 0 : s;
 }
 
-/* alone: of a run of one rank, which exchanges nothing. */
-static void fill_losses(struct lk_analysis_rank *r, const struct lk_work *w,
-                        const struct balance *b, double common, bool alone)
+/* Split what the ranks' common pace takes beyond the reference's work: how much of it compute takes
+ * outside of collectives, too, and the rest. pre: b is the balance of the lower median rank. */
+static double common_slowdown_s(const struct balance *b)
 {
-    double work_s = b->out_work_s + b->in_work_s;
-    double *loss = r->losses_s;
+    double beside = b->in_s - b->in_work_s, pace = slowdown(b);
+
+    if (!(b->out_work_s > 0))
+        return pace * b->in_work_s;
+    return b->out_s - b->out_work_s + (beside > 0 ? fmin(fmax(pace, 0) * b->in_work_s, beside) : 0);
+}
+
+/* median: the balance of the lower median rank. alone: of a run of one rank, which exchanges
+ * nothing. */
+static void fill_losses(struct lk_analysis_rank *r, const struct lk_work *w,
+                        const struct balance *b, const struct balance *median, bool alone)
+{
+    double *loss = r->losses_s, work_s = median->out_work_s + median->in_work_s;
+    double compute_s = b->out_s + b->in_s, median_s = median->out_s + median->in_s;
 
     loss[LK_LOSS_IDEAL] = work_s + w->optimizer_s + w->input_s + w->gap_s;
     loss[LK_LOSS_INPUT] = r->split.s[LK_PART_INPUT] - w->input_s;
-    loss[LK_LOSS_SLOW_RANK] = (r->slowdown - common) * work_s;
-    loss[LK_LOSS_COLOCATION] = common * work_s;
-    loss[LK_LOSS_OVERLAP] = b->in_s - (1 + r->slowdown) * b->in_work_s;
+    loss[LK_LOSS_SLOW_RANK] = alone ? compute_s - work_s : compute_s - median_s;
+    loss[LK_LOSS_COLOCATION] = alone ? 0 : common_slowdown_s(median);
+    loss[LK_LOSS_OVERLAP] = alone ? 0 : median_s - work_s - loss[LK_LOSS_COLOCATION];
     loss[LK_LOSS_LAUNCH] = alone ? 0 : r->split.s[LK_PART_LAUNCH];
     loss[LK_LOSS_STRAGGLER] = alone ? 0 : r->split.s[LK_PART_STRAGGLER];
     loss[LK_LOSS_WIRE] = alone ? 0 : r->split.s[LK_PART_WIRE];
@@ -325,21 +376,22 @@ static void fill_losses(struct lk_analysis_rank *r, const struct lk_work *w,
 
 enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_work *w)
 {
+    bool alone = lk_run_world_size(a->run) == 1;
     enum lk_status st = LK_OK;
     struct balance *balance = NULL;
-    double common = 0;
+    size_t median;
 
+    LK_TRY(find_median(a, &median));
     LK_TRY(lk_alloc(&balance, a->run->n, sizeof *balance));
     for (size_t k = 0; k < a->run->n; k++) {
         balance[k] = weigh_rank(a->run, k, w);
         a->ranks[k].slowdown = slowdown(&balance[k]);
     }
-    if (a->run->n > 1) /* a rank alone has no co-located neighbour */
-        LK_TRY(lower_median(a, slowdown_of, &common));
     for (size_t k = 0; k < a->run->n; k++) {
-        fill_losses(&a->ranks[k], w, &balance[k], common, lk_run_world_size(a->run) == 1);
+        fill_losses(&a->ranks[k], w, &balance[k], &balance[median], alone);
         for (int i = 0; i < LK_LOSS_COUNT; i++)
             a->losses_s[i] += a->ranks[k].losses_s[i] / (double)a->run->n;
+        a->pass_gap_s += (pass_gaps_s(&a->ranks[k].split) - w->pass_gap_s) / (double)a->run->n;
     }
 out:
     free(balance);
@@ -381,4 +433,19 @@ void lk_analysis_efficiency_(struct lk_analysis *a, const struct lk_run *const *
         a->efficiency = lk_scaling_efficiency(&c, a->step_s, &of, mean_step_s(refs, n_refs));
         a->reference_own_s = a->efficiency * a->step_s - a->losses_s[LK_LOSS_IDEAL];
     }
+}
+
+double lk_reference_own_(const struct lk_analysis *a, enum lk_loss loss)
+{
+    static const enum lk_loss exposed[] = {LK_LOSS_WIRE, LK_LOSS_STRAGGLER, LK_LOSS_LAUNCH};
+    double left = a->reference_own_s;
+
+    for (size_t i = 0; i < LK_COUNT(exposed); i++) {
+        double part = fmax(0, fmin(left, a->losses_s[exposed[i]]));
+
+        if (exposed[i] == loss)
+            return part;
+        left -= part;
+    }
+    return loss == LK_LOSS_REST ? left : 0;
 }

@@ -1,41 +1,10 @@
-/* Sum up what a device did of a time; see the header. Divisions: names, intervals, a trace. */
+/* Sum up what a device did of a time; see the header. */
 #include "profiler/analysis/breakdown.h"
 
 #include "base/array.h"
-#include "facts/run_facts.h"
-#include "facts/trace_work.h"
-#include "profiler/analysis/steps.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-
-/* ---- Names ---- */
-
-/* NCCL's and RCCL's kernels. */
-static bool is_nccl(const char *name)
-{
-    return strstr(name, "nccl") || strstr(name, "rccl");
-}
-
-static bool contains_any(const char *name, const char *patterns)
-{
-    for (const char *p = patterns; p && *p;) {
-        size_t n = strcspn(p, ",");
-
-        if (n > 0 && memmem(name, strlen(name), p, n))
-            return true;
-        p += n + (p[n] == ',');
-    }
-    return false;
-}
-
-bool lk_is_communication(const char *name, const char *patterns)
-{
-    return is_nccl(name) || contains_any(name, patterns);
-}
-
-/* ---- Intervals ---- */
 
 static int by_start(const void *a, const void *b)
 {
@@ -108,52 +77,4 @@ double lk_breakdown_own_s(const struct lk_breakdown *b, int64_t ns)
 double lk_breakdown_overlap(const struct lk_breakdown *b)
 {
     return b->comm_ns > 0 && !b->comm_alone ? 1 - (double)b->exposed_ns / (double)b->comm_ns : NAN;
-}
-
-/* ---- A trace ---- */
-
-/* Tell the use of a span that is the device's work. */
-static enum lk_use use_of(const struct lk_trace_work *w, const struct lk_trace_span *s,
-                          const char *patterns)
-{
-    if (s->span.kind == LK_SPAN_COPY || s->span.kind == LK_SPAN_MEMSET)
-        return LK_USE_MEMORY;
-    if (s->span.kind == LK_SPAN_COLLECTIVE || lk_trace_work_collective(w, s))
-        return LK_USE_COMMUNICATION;
-    return s->span.kind == LK_SPAN_KERNEL &&
-                   lk_is_communication(lk_trace_span_name(w->t, &s->span), patterns)
-               ? LK_USE_COMMUNICATION
-               : LK_USE_COMPUTE;
-}
-
-enum lk_status lk_trace_breakdown(const struct lk_trace *t, uint64_t first, const uint32_t *steps,
-                                  size_t n_steps, struct lk_breakdown *out)
-{
-    const char *patterns = lk_run_info_value(&t->info, LK_COMM_KERNELS_CONFIG_KEY);
-    enum lk_status st = LK_OK;
-    struct lk_trace_work w = {0};
-    struct lk_uses uses = {0};
-
-    LK_TRY(lk_trace_work_init(&w, t));
-    for (size_t i = 0; i < t->n_spans; i++) {
-        const struct lk_trace_span *s = &t->spans[i];
-        uint32_t step = s->span.step;
-
-        if (step < first || step == LK_SPAN_STEP_UNKNOWN ||
-            (steps && lk_steps_find(steps, n_steps, step) == n_steps))
-            continue;
-        /* A collective that takes no time is one of a single rank, which the device never saw. One
-         * whose kernel only a pattern tells is not known to have one. */
-        if (!lk_trace_work_category(&w, s) ||
-            (s->span.kind == LK_SPAN_COLLECTIVE &&
-             (s->span.end_ns == s->span.start_ns || (patterns && w.n_kernels))))
-            continue;
-        LK_TRY(lk_uses_add(&uses, use_of(&w, s, patterns), (int64_t)s->span.start_ns,
-                           (int64_t)s->span.end_ns));
-    }
-    *out = lk_uses_sum(&uses);
-out:
-    lk_uses_fini(&uses);
-    lk_trace_work_fini(&w);
-    return st;
 }

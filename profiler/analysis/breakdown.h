@@ -14,7 +14,6 @@
 
 #include "base/status.h"
 #include "base/table.h"
-#include "facts/trace.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,10 +24,6 @@ struct lk_breakdown {
     size_t n, n_unlinked; /* events counted; of imports, events without a launch in the trace */
     bool comm_alone; /* all of them are communication: nobody recorded compute, if there was any */
 };
-
-/* Return true for a kernel of NCCL or RCCL, and for one whose name contains one of the patterns,
- * apart by commas; NULL: there are none. */
-bool lk_is_communication(const char *name, const char *patterns);
 
 /* A list of intervals in which a device is used, each for one thing. A zeroed one is empty. */
 enum lk_use { LK_USE_COMPUTE, LK_USE_COMMUNICATION, LK_USE_MEMORY };
@@ -44,11 +39,6 @@ enum lk_status lk_uses_add(struct lk_uses *u, enum lk_use use, int64_t start_ns,
 /* Return what the intervals, which it sorts, sum to; all 0 without any. */
 struct lk_breakdown lk_uses_sum(struct lk_uses *u);
 void lk_uses_fini(struct lk_uses *u); /* zeroes it; safe on a zeroed one */
-
-/* Break down a trace: its device's work (facts/trace_work.h) in the steps from `first` on or, if
- * `steps` is given, in these, by number. */
-enum lk_status lk_trace_breakdown(const struct lk_trace *t, uint64_t first, const uint32_t *steps,
-                                  size_t n_steps, struct lk_breakdown *out);
 
 /* Return a time of a breakdown in seconds, NaN if nothing was counted; the same of a time that
  * compute decides, NaN if none was recorded; the covered share of the communication, NaN if there

@@ -41,9 +41,9 @@ double lk_moving_(const struct lk_analysis *a)
     double moving = 0;
 
     if (late >= 0)
-        return a->ranks[late].moving_s;
+        return a->ranks[late].split.moving_s;
     for (size_t k = 0; k < a->run->n; k++)
-        moving += a->ranks[k].moving_s / (double)a->run->n;
+        moving += a->ranks[k].split.moving_s / (double)a->run->n;
     return moving;
 }
 

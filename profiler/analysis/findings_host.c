@@ -92,46 +92,24 @@ enum lk_status lk_find_synchronisation_(struct lk_analysis *a)
 
 /* ---- Launches ---- */
 
-struct idle {
-    uint64_t idle_ns, length_ns;
-};
-
-/* Sum idle time and length of forward and backward of the run's steps on one rank. */
-static struct idle sum_idle(const struct lk_run *run, const struct lk_rank_steps *r)
-{
-    struct idle sum = {0};
-
-    for (size_t i = 0; i < run->n_steps; i++) {
-        const struct lk_step *p = lk_rank_step(r, run->steps[i]);
-
-        for (size_t k = p->first_range; k < p->first_range + p->n_ranges; k++)
-            if (r->ranges[k].kind == LK_SPAN_FORWARD || r->ranges[k].kind == LK_SPAN_BACKWARD) {
-                sum.idle_ns += r->ranges[k].idle_ns;
-                sum.length_ns += r->ranges[k].end_ns - r->ranges[k].start_ns;
-            }
-    }
-    return sum;
-}
-
 /*
  * Report kernels so small that they end before the host has launched the next. Some of the gaps are
  * the recorder's: what it adds to a step is taken off, where the run has steps without it.
  */
 enum lk_status lk_find_launch_bound_(struct lk_analysis *a)
 {
-    double recording = fmax(0, lk_recording_cost_s_(a->run)), cost, share; /* fmax drops a NaN */
-    struct idle all = {0};
+    double recording = fmax(0, lk_recording_cost_s_(a->run)); /* fmax drops a NaN */
+    double cost = -recording, length = -recording, share;
     char own[64] = "";
 
     for (size_t k = 0; k < a->run->n; k++) {
-        struct idle x = sum_idle(a->run, &a->run->ranks[k]);
+        const double *gap = a->ranks[k].split.gap_s;
+        double idle = gap[LK_PART_FORWARD] + gap[LK_PART_BACKWARD];
 
-        all.idle_ns += x.idle_ns;
-        all.length_ns += x.length_ns;
+        cost += idle / (double)a->run->n;
+        length += (lk_compute_s_(a, k) + idle) / (double)a->run->n;
     }
-    cost = lk_s_from_ns(all.idle_ns) / (double)(a->run->n * a->run->n_steps) - recording;
-    share =
-        cost / (lk_s_from_ns(all.length_ns) / (double)(a->run->n * a->run->n_steps) - recording);
+    share = cost / length;
     if (cost < LK_FINDING_LOSS_SHARE * a->step_s || share < idle_share)
         return LK_OK;
     if (recording > 0)

@@ -40,11 +40,6 @@ static enum lk_status clock_of_others(const struct lk_analysis *a, size_t k, dou
     return LK_OK;
 }
 
-static double compute_s(const struct lk_analysis *a, size_t k)
-{
-    return a->ranks[k].split.s[LK_PART_FORWARD] + a->ranks[k].split.s[LK_PART_BACKWARD];
-}
-
 /* Report GPUs whose clock is so much below the others' that it explains a slow rank. At the others'
  * clock, compute takes as much less as the clock is lower, at most. */
 enum lk_status lk_find_gpu_clock_(struct lk_analysis *a)
@@ -61,7 +56,7 @@ enum lk_status lk_find_gpu_clock_(struct lk_analysis *a)
             (void)snprintf(throttled, sizeof throttled, ", throttled %.0f %% of the time (%s)",
                            100 * a->ranks[k].gpu.throttled, why);
         LK_PASS(lk_finding_add_(
-            a, LK_FINDING_GPU_CLOCK, (int)k, compute_s(a, k) * (1 - own / others),
+            a, LK_FINDING_GPU_CLOCK, (int)k, lk_compute_s_(a, k) * (1 - own / others),
             "GPU clock: %s: its GPU runs at %.0f MHz, %.0f %% below the others' %.0f MHz%s",
             lk_rank_text_(a, k).buf, own, 100 * (1 - own / others), others, throttled));
     }
@@ -142,7 +137,7 @@ static enum lk_status count_steps(const struct lk_analysis *a, unsigned parts, s
             lk_step_split(r, lk_rank_step(r, a->run->steps[i]), NULL, &split);
             at[k] = 0;
             for (int part = 0; part < LK_PART_COUNT; part++)
-                at[k] += parts >> part & 1 ? split.s[part] : 0;
+                at[k] += parts >> part & 1 ? split.s[part] - split.gap_s[part] : 0;
             sorted[k] = at[k];
         }
         qsort(sorted, n, sizeof *sorted, number_order);

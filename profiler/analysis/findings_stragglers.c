@@ -160,7 +160,7 @@ enum lk_status lk_find_uneven_ends_(struct lk_analysis *a)
 /* Return what a rank waits for others at the collectives of a step, exposed or not. */
 static double waits_s(const struct lk_analysis *a, size_t k)
 {
-    return fmax(0, a->ranks[k].pending_s - a->ranks[k].moving_s);
+    return a->ranks[k].split.comm_s - a->ranks[k].split.moving_s;
 }
 
 static const char *host_of(const struct lk_analysis *a, size_t k)
@@ -223,7 +223,8 @@ static double compute_s(const struct lk_analysis *a, size_t k, size_t i)
     struct lk_step_split x;
 
     lk_step_split(r, lk_rank_step(r, a->run->steps[i]), NULL, &x);
-    return x.s[LK_PART_FORWARD] + x.s[LK_PART_BACKWARD];
+    return x.s[LK_PART_FORWARD] + x.s[LK_PART_BACKWARD] - x.gap_s[LK_PART_FORWARD] -
+           x.gap_s[LK_PART_BACKWARD];
 }
 
 /* Tell whether the clocks of all GPUs are known, and whether all of those that are are steady. */

@@ -55,15 +55,15 @@ static enum lk_status find_optimizer(struct lk_analysis *a)
 
 static enum lk_status find_rest(struct lk_analysis *a)
 {
+    const char *ideal = a->modelled ? "the ideal has none" : "more than in the reference";
     double cost = a->losses_s[LK_LOSS_REST];
 
     if (fabs(cost) <= LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
     /* A negative rest is time that the reference lost: there is nothing to win. */
     return lk_finding_add_(a, LK_FINDING_REST, -1, cost > 0 ? cost : NAN,
-                           "unexplained: the rest is %.1f %% of the step (host gaps that the %s",
-                           lk_percent_of_step_(a, cost),
-                           a->modelled ? "modelled ideal has not)" : "reference has not)");
+                           "host gaps: nothing runs in %.1f %% of the step (%s)",
+                           lk_percent_of_step_(a, cost), ideal);
 }
 
 #define IS(finding) (UINT64_C(1) << LK_FINDING_##finding)
@@ -71,110 +71,122 @@ static enum lk_status find_rest(struct lk_analysis *a)
 /* These make a run worthless: they come before all that costs time. */
 static const uint64_t grave = IS(DUPLICATE_SHARDS) | IS(SHARED_GPU);
 
+#define OF(loss) (1U << LK_LOSS_##loss)
+/* While others wait for a rank, bytes move that its compute covers: that is in their wire. */
+#define WAITING (OF(STRAGGLER) | OF(WIRE))
+
 static const struct row {
     enum lk_status (*find)(struct lk_analysis *a);
+    unsigned of;     /* rows of the waterfall that its time is of; a bit a row */
     uint64_t causes; /* a bit a finding */
     const char *next;
 } rows[LK_FINDING_COUNT] = {
     [LK_FINDING_DUPLICATE_SHARDS] =
-        {lk_find_duplicate_shards_, 0,
+        {lk_find_duplicate_shards_, 0, 0,
          "give each rank its own samples: DistributedSampler with the rank and the number of "
          "ranks, a seed for each worker"},
     [LK_FINDING_SHARED_GPU] =
-        {lk_find_shared_gpu_, 0,
+        {lk_find_shared_gpu_, 0, 0,
          "give each rank a GPU of its own: torch.cuda.set_device(LOCAL_RANK), "
          "CUDA_VISIBLE_DEVICES, fewer ranks a node"},
-    [LK_FINDING_HOST_BUSY] = {lk_find_host_busy_, 0,
+    [LK_FINDING_HOST_BUSY] = {lk_find_host_busy_, 0, 0,
                               "stop what else runs on this host, or give the job processors of its "
                               "own; then measure again"},
-    [LK_FINDING_LATE_NODE] = {lk_find_late_node_, IS(HOST_BUSY),
+    [LK_FINDING_LATE_NODE] = {lk_find_late_node_, WAITING, IS(HOST_BUSY),
                               "compare this host with the others: power and cooling, storage, "
                               "network cards, other jobs; or run without it"},
-    [LK_FINDING_THROTTLED] = {lk_find_throttled_, IS(LATE_NODE),
+    [LK_FINDING_THROTTLED] = {lk_find_throttled_, 0, IS(LATE_NODE),
                               "look at the power limit, the cooling and what else uses the GPU"},
-    [LK_FINDING_GPU_CLOCK] = {lk_find_gpu_clock_, IS(THROTTLED) | IS(LATE_NODE),
+    [LK_FINDING_GPU_CLOCK] = {lk_find_gpu_clock_, OF(SLOW_RANK) | WAITING,
+                              IS(THROTTLED) | IS(LATE_NODE),
                               "compare this GPU's clocks, limits and temperature with the others' "
                               "(nvidia-smi -q -d CLOCK,POWER,PERFORMANCE), or take another one"},
-    [LK_FINDING_SLOW_RANK] = {lk_find_slow_rank_, IS(HOST_BUSY) | IS(GPU_CLOCK) | IS(LATE_NODE),
+    [LK_FINDING_SLOW_RANK] = {lk_find_slow_rank_, OF(SLOW_RANK) | WAITING,
+                              IS(HOST_BUSY) | IS(GPU_CLOCK) | IS(LATE_NODE),
                               "see what this rank alone computes, and what else uses its "
                               "processors and GPU"},
-    [LK_FINDING_RANK_INPUT] = {lk_find_rank_input_, IS(HOST_BUSY) | IS(LATE_NODE),
+    [LK_FINDING_RANK_INPUT] = {lk_find_rank_input_, OF(INPUT) | WAITING,
+                               IS(HOST_BUSY) | IS(LATE_NODE),
                                "look at this rank's loader and storage: its workers, its share of "
                                "the data"},
-    [LK_FINDING_RANK_LAUNCH] = {lk_find_rank_launch_, IS(HOST_BUSY) | IS(LATE_NODE),
+    [LK_FINDING_RANK_LAUNCH] = {lk_find_rank_launch_, OF(LAUNCH) | WAITING,
+                                IS(HOST_BUSY) | IS(LATE_NODE),
                                 "look at this rank's host: processors that are shared or far from "
                                 "the GPU, other work on them"},
-    [LK_FINDING_CHECKPOINTS] = {lk_find_checkpoints_, 0,
+    [LK_FINDING_CHECKPOINTS] = {lk_find_checkpoints_, OF(OPTIMIZER) | OF(REST) | OF(STRAGGLER), 0,
                                 "write fewer checkpoints, each part from one rank, and in the "
                                 "background (torch.distributed.checkpoint.async_save)"},
-    [LK_FINDING_LOGGING] = {lk_find_logging_, 0,
+    [LK_FINDING_LOGGING] = {lk_find_logging_, OF(REST), 0,
                             "read results every so many steps, all at once, on one rank; "
                             ".item(), .cpu() and printed tensors wait"},
-    [LK_FINDING_UNEVEN_BATCHES] = {lk_find_uneven_batches_, 0,
+    [LK_FINDING_UNEVEN_BATCHES] = {lk_find_uneven_batches_, OF(SLOW_RANK) | WAITING, 0,
                                    "make batches alike: put samples of like length together "
                                    "(bucketing by length), or pack them to one length"},
-    [LK_FINDING_SLOW_LINK] = {lk_find_slow_links_, 0,
+    [LK_FINDING_SLOW_LINK] = {lk_find_slow_links_, WAITING, 0,
                               "look at this link's card, cable and switch port, their rate and "
                               "errors (ethtool, ip -s link), or run without it"},
     [LK_FINDING_UNEVEN_ENDS] =
-        {lk_find_uneven_ends_, IS(HOST_BUSY) | IS(SLOW_LINK),
+        {lk_find_uneven_ends_, OF(STRAGGLER), IS(HOST_BUSY) | IS(SLOW_LINK),
          "measure the links: nccl-tests' sendrecv, or lockstep calibrate, on "
          "two hosts at a time"},
-    [LK_FINDING_LATE_RANK] = {lk_find_late_rank_,
+    [LK_FINDING_LATE_RANK] = {lk_find_late_rank_, WAITING,
                               IS(HOST_BUSY) | IS(LATE_NODE) | IS(GPU_CLOCK) | IS(SLOW_RANK) |
                                   IS(RANK_INPUT) | IS(RANK_LAUNCH) | IS(CHECKPOINTS),
                               "see what this rank does before its collectives (--step=N)"},
-    [LK_FINDING_STRAGGLERS] = {lk_find_stragglers_,
+    [LK_FINDING_STRAGGLERS] = {lk_find_stragglers_, OF(STRAGGLER),
                                IS(HOST_BUSY) | IS(LATE_NODE) | IS(SLOW_RANK) | IS(RANK_INPUT) |
                                    IS(RANK_LAUNCH) | IS(CHECKPOINTS) | IS(UNEVEN_BATCHES),
                                "even out what ranks do in a step: lengths of samples, loading, "
                                "other work on the hosts"},
-    [LK_FINDING_ACCUMULATION] = {lk_find_accumulation_, 0,
+    [LK_FINDING_ACCUMULATION] = {lk_find_accumulation_, OF(WIRE) | OF(STRAGGLER), 0,
                                  "reduce in the last micro-batch alone: DDP's no_sync() around the "
                                  "others"},
-    [LK_FINDING_UNUSED_PARAMETERS] = {lk_find_unused_parameters_, 0,
+    [LK_FINDING_UNUSED_PARAMETERS] = {lk_find_unused_parameters_, OF(WIRE) | OF(STRAGGLER), 0,
                                       "switch find_unused_parameters off; if parameters go unused "
                                       "at times but never change, static_graph=True"},
     [LK_FINDING_SMALL_BUCKETS] =
-        {lk_find_small_buckets_, 0,
+        {lk_find_small_buckets_, OF(WIRE), 0,
          "make buckets larger: bucket_cap_mb; lockstep whatif --bucket-cap "
          "shows by how much"},
-    [LK_FINDING_FIRST_BUCKET] = {lk_find_first_bucket_, 0,
+    [LK_FINDING_FIRST_BUCKET] = {lk_find_first_bucket_, OF(WIRE), 0,
                                  "make buckets smaller: bucket_cap_mb; lockstep whatif "
                                  "--bucket-cap shows by how much"},
-    [LK_FINDING_WIRE] = {lk_find_wire_,
+    [LK_FINDING_WIRE] = {lk_find_wire_, OF(WIRE),
                          IS(HOST_BUSY) | IS(SLOW_LINK) | IS(ACCUMULATION) | IS(UNUSED_PARAMETERS) |
                              IS(SMALL_BUCKETS) | IS(FIRST_BUCKET),
                          "move fewer bytes (bfloat16 gradients, accumulation) or use faster links; "
                          "compare the bandwidth with that of lockstep calibrate"},
-    [LK_FINDING_POOR_OVERLAP] = {lk_find_poor_overlap_,
+    [LK_FINDING_POOR_OVERLAP] = {lk_find_poor_overlap_, OF(WIRE),
                                  IS(ACCUMULATION) | IS(SMALL_BUCKETS) | IS(FIRST_BUCKET) | IS(WIRE),
                                  "try other sizes of buckets: lockstep whatif --bucket-cap"},
-    [LK_FINDING_SYNCHRONISATION] = {lk_find_synchronisation_, IS(LOGGING),
+    [LK_FINDING_SYNCHRONISATION] = {lk_find_synchronisation_, OF(REST), IS(LOGGING),
                                     "keep results on the GPU and read them every so many steps; "
                                     ".item(), .cpu() and printed tensors wait"},
-    [LK_FINDING_LAUNCH_BOUND] = {lk_find_launch_bound_, IS(HOST_BUSY) | IS(SYNCHRONISATION),
+    [LK_FINDING_LAUNCH_BOUND] = {lk_find_launch_bound_, OF(REST),
+                                 IS(HOST_BUSY) | IS(SYNCHRONISATION),
                                  "use larger batches, fused kernels, torch.compile or a CUDA "
                                  "graph"},
-    [LK_FINDING_LATE_LAUNCHES] = {lk_find_late_launches_, IS(RANK_LAUNCH), NULL},
-    [LK_FINDING_INPUT] = {find_input, IS(HOST_BUSY) | IS(RANK_INPUT),
+    [LK_FINDING_LATE_LAUNCHES] = {lk_find_late_launches_, OF(LAUNCH), IS(RANK_LAUNCH), NULL},
+    [LK_FINDING_INPUT] = {find_input, OF(INPUT), IS(HOST_BUSY) | IS(RANK_INPUT),
                           "use more loader workers, prefetching and faster storage"},
-    [LK_FINDING_COLOCATION] = {find_colocation, IS(SHARED_GPU) | IS(HOST_BUSY),
+    [LK_FINDING_COLOCATION] = {find_colocation, OF(COLOCATION), IS(SHARED_GPU) | IS(HOST_BUSY),
                                "give each rank processors and memory bandwidth of its own; bind "
                                "ranks to them"},
-    [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, 0,
+    [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, OF(OVERLAP), 0,
                                      "give collectives fewer SMs (NCCL_MAX_CTAS)"},
-    [LK_FINDING_OPTIMIZER] = {find_optimizer, IS(CHECKPOINTS),
+    [LK_FINDING_OPTIMIZER] = {find_optimizer, OF(OPTIMIZER), IS(CHECKPOINTS),
                               "use a fused optimizer, or shard its state"},
-    [LK_FINDING_REST] = {find_rest, IS(CHECKPOINTS) | IS(SYNCHRONISATION),
+    [LK_FINDING_REST] = {find_rest, OF(REST),
+                         IS(HOST_BUSY) | IS(CHECKPOINTS) | IS(SYNCHRONISATION) | IS(LAUNCH_BOUND),
                          "see what the host does between steps in the trace"},
-    [LK_FINDING_TRAINING] = {lk_find_training_, 0, NULL},
-    [LK_FINDING_CLOCKS] = {lk_find_clocks_, 0, NULL},
-    [LK_FINDING_MISSING_RANKS] = {lk_find_missing_ranks_, 0, "give the other ranks' traces, too"},
-    [LK_FINDING_TRUNCATED] = {lk_find_truncated_, 0, NULL},
-    [LK_FINDING_LOST_SPANS] = {lk_find_lost_spans_, 0, NULL},
-    [LK_FINDING_GPU_RECORDS] = {lk_find_gpu_records_, 0, NULL},
-    [LK_FINDING_RECORDING_COST] = {lk_find_recording_cost_, 0, NULL},
+    [LK_FINDING_TRAINING] = {lk_find_training_, 0, 0, NULL},
+    [LK_FINDING_CLOCKS] = {lk_find_clocks_, 0, 0, NULL},
+    [LK_FINDING_MISSING_RANKS] = {lk_find_missing_ranks_, 0, 0,
+                                  "give the other ranks' traces, too"},
+    [LK_FINDING_TRUNCATED] = {lk_find_truncated_, 0, 0, NULL},
+    [LK_FINDING_LOST_SPANS] = {lk_find_lost_spans_, 0, 0, NULL},
+    [LK_FINDING_GPU_RECORDS] = {lk_find_gpu_records_, 0, 0, NULL},
+    [LK_FINDING_RECORDING_COST] = {lk_find_recording_cost_, 0, 0, NULL},
 };
 
 /* ---- Adding ---- */
@@ -344,6 +356,87 @@ static void inherit_costs(struct lk_analysis *a)
         }
 }
 
+/* What of the waterfall's rows, and in all, no finding has taken yet. */
+struct ledger {
+    double left_s[LK_LOSS_COUNT], all_s;
+};
+
+static struct ledger ledger_of(const struct lk_analysis *a)
+{
+    double beyond = a->step_s - a->losses_s[LK_LOSS_IDEAL] - a->reference_own_s;
+    struct ledger l = {.all_s = isnan(beyond) ? a->step_s : fmax(0, beyond)};
+
+    for (int i = LK_LOSS_IDEAL + 1; i < LK_LOSS_COUNT; i++) {
+        double left = a->losses_s[i] - lk_reference_own_(a, (enum lk_loss)i);
+
+        l.left_s[i] = isnan(left) ? l.all_s : fmax(0, left);
+    }
+    return l;
+}
+
+/* Take at most a time from some rows, and return it. */
+static double take(struct ledger *l, unsigned rows_, double s)
+{
+    double taken = 0, most = fmin(s, l->all_s);
+
+    for (int i = 0; i < LK_LOSS_COUNT; i++) {
+        double part = rows_ >> i & 1 ? fmin(l->left_s[i], most - taken) : 0;
+
+        l->left_s[i] -= part;
+        taken += part;
+    }
+    l->all_s -= taken;
+    return taken;
+}
+
+static size_t root_of(const struct lk_analysis *a, size_t i)
+{
+    while (a->findings[i].cause >= 0)
+        i = (size_t)a->findings[i].cause;
+    return i;
+}
+
+/* Pay each finding without a cause from the rows that it and its consequences are of: no second is
+ * worth anything twice. The table has what is nearer to a cause first, and so it is paid. A
+ * consequence is worth at most what its cause is. */
+static void settle_worth(struct lk_analysis *a)
+{
+    struct ledger l = ledger_of(a);
+
+    for (int id = 0; id < LK_FINDING_COUNT; id++)
+        for (size_t i = 0; i < a->n_findings; i++) {
+            struct lk_finding *f = &a->findings[i];
+            unsigned of = 0;
+
+            if ((int)f->id != id || f->cause >= 0 || isnan(f->cost_s))
+                continue;
+            for (size_t k = 0; k < a->n_findings; k++)
+                of |= root_of(a, k) == i ? rows[a->findings[k].id].of : 0;
+            f->cost_s = take(&l, of, f->cost_s);
+        }
+    for (size_t i = 0; i < a->n_findings; i++)
+        if (a->findings[i].cause >= 0 && !isnan(a->findings[i].cost_s))
+            a->findings[i].cost_s = fmin(a->findings[i].cost_s, a->findings[root_of(a, i)].cost_s);
+}
+
+/* Sort them again, by worth; causes keep their consequences. */
+static enum lk_status sort_again(struct lk_analysis *a)
+{
+    size_t *new_place = NULL;
+
+    LK_PASS(lk_alloc(&new_place, a->n_findings, sizeof *new_place));
+    for (size_t i = 0; i < a->n_findings; i++)
+        a->findings[i].depth = (int)i; /* the old place, for now */
+    qsort(a->findings, a->n_findings, sizeof *a->findings, finding_order);
+    for (size_t i = 0; i < a->n_findings; i++)
+        new_place[a->findings[i].depth] = i;
+    for (size_t i = 0; i < a->n_findings; i++)
+        if (a->findings[i].cause >= 0)
+            a->findings[i].cause = (int)new_place[a->findings[i].cause];
+    free(new_place);
+    return LK_OK;
+}
+
 /* Put consequences under their causes. */
 static enum lk_status order_findings(struct lk_analysis *a)
 {
@@ -355,6 +448,8 @@ static enum lk_status order_findings(struct lk_analysis *a)
     find_causes(a);
     inherit_costs(a);
     find_causes(a); /* they are in another order now */
+    settle_worth(a);
+    LK_PASS(sort_again(a));
     LK_PASS(lk_alloc(&ordered, a->n_findings, sizeof *ordered));
     place(a->findings, a->n_findings, -1, 0, ordered, &used);
     memcpy(a->findings, ordered, used * sizeof *ordered);

@@ -370,7 +370,7 @@ static bool never_overlaps(const struct lk_analysis *a)
         const double *s = a->ranks[k].split.s;
 
         exposed += s[LK_PART_LAUNCH] + s[LK_PART_STRAGGLER] + s[LK_PART_WIRE];
-        pending += a->ranks[k].pending_s;
+        pending += a->ranks[k].split.comm_s;
     }
     return a->exposure_known && lk_run_has_compute(a->run) && buckets > 1 && pending > 0 &&
            exposed > (1 - LEAST) * pending && !(a->first_ready > LATE && a->first_ready < 1);
@@ -382,10 +382,15 @@ static enum lk_status fill_losses(const struct lk_run_set *set, const struct lk_
     enum lk_status st = LK_OK;
     const struct lk_run **refs = NULL;
     struct lk_analysis a = {0};
+    double gaps_s;
 
     LK_TRY(lk_alloc(&refs, set->n, sizeof *refs));
     LK_TRY(lk_analyze(run, refs, lk_analysis_reference(set, run, refs), &a));
     memcpy(out->losses_s, a.losses_s, sizeof out->losses_s);
+    /* A job's passes have their gaps: what of these a modelled ideal has not is its own, too. */
+    gaps_s = a.modelled ? out->losses_s[LK_LOSS_REST] : a.pass_gap_s;
+    out->losses_s[a.modelled ? LK_LOSS_IDEAL : LK_LOSS_COLOCATION] += gaps_s;
+    out->losses_s[LK_LOSS_REST] -= gaps_s;
     if (never_overlaps(&a))
         out->config.overlap = LK_OVERLAP_MODE_NONE;
 out:

@@ -90,7 +90,7 @@ static enum lk_status add_step(struct collecting *c, const struct lk_trace *t,
                           sizeof *c->exposed_ns));
     LK_PASS(
         lk_array_grow(&c->ordinals, &c->ordinals_capacity, t->n_names + 1, sizeof *c->ordinals));
-    lk_step_exposed(r, p, c->exposed_ns);
+    lk_step_blocked(r, p, c->exposed_ns);
     for (size_t i = 0; i < p->n_collectives; i++) {
         const struct lk_collective *x = &r->collectives[p->first_collective + i];
         int micro_batch;

@@ -78,9 +78,9 @@ static enum lk_status find_edges(struct builder *b)
         LK_PASS(add_edge(b, b->s->ranges[i].start_ns, false));
         LK_PASS(add_edge(b, b->s->ranges[i].end_ns, false));
     }
-    for (size_t i = 0; i < b->s->n_stalls; i++) {
-        LK_PASS(add_edge(b, b->s->stalls[i].start_ns, false));
-        LK_PASS(add_edge(b, b->s->stalls[i].end_ns, false));
+    for (size_t i = 0; i < b->s->stalls.n; i++) {
+        LK_PASS(add_edge(b, b->s->stalls.at[i].start_ns, false));
+        LK_PASS(add_edge(b, b->s->stalls.at[i].end_ns, false));
     }
     for (size_t i = p->first_collective; i < p->first_collective + p->n_collectives; i++)
         LK_PASS(add_edge(b, ready_ns(&b->s->collectives[i]), true));
@@ -102,9 +102,9 @@ static const struct lk_range *range_at(const struct builder *b, uint64_t at_ns, 
     const struct lk_range *found = NULL;
     bool stalled;
 
-    while (*stall < b->s->n_stalls && b->s->stalls[*stall].end_ns <= at_ns)
+    while (*stall < b->s->stalls.n && b->s->stalls.at[*stall].end_ns <= at_ns)
         ++*stall;
-    stalled = *stall < b->s->n_stalls && b->s->stalls[*stall].start_ns <= at_ns;
+    stalled = *stall < b->s->stalls.n && b->s->stalls.at[*stall].start_ns <= at_ns;
     for (size_t i = p->first_range; i < p->first_range + p->n_ranges; i++) {
         const struct lk_range *r = &b->s->ranges[i];
 

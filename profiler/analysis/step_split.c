@@ -1,12 +1,12 @@
 /*
- * Split the time of a step by its cause. Divisions: stalls, work, parts of a window.
+ * Label every instant of a step by its cause. Divisions: stalls and gaps, work, labels.
  *
  * Stalls are times in a forward or backward range when a rank's compute was blocked by a collective
  * (SyncBatchNorm's, FSDP's gathers). The range alone does not show them; its kernels do. Between
  * two kernels of a range, the time during which a collective is pending that ends there is a stall:
  * the next kernel waited for it. A collective that continues into the next kernel blocked nothing.
- * A gap without a collective's end (the host was late) stays compute, as does a range without
- * kernels.
+ * The rest of the time between a GPU's kernels is a gap: the host had not launched the next. A
+ * range without kernels, and on a host one with them, is compute as a whole.
  */
 #include "base/array.h"
 #include "base/units.h"
@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-/* ---- Stalls ---- */
+/* ---- Stalls and gaps ---- */
 
 static int by_start(const void *a, const void *b)
 {
@@ -23,89 +23,41 @@ static int by_start(const void *a, const void *b)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* The result under construction, and the cursor of the walk. */
-struct finder {
-    struct lk_rank_steps *s;
-    const struct lk_interval *kernels;
-    size_t n_kernels, kernel; /* the first that ends after the range's start, or later */
-    size_t capacity;
-};
-
-static enum lk_status add(struct finder *f, uint64_t from, uint64_t to)
+void lk_intervals_merge(struct lk_intervals *x)
 {
-    struct lk_rank_steps *s = f->s;
-    enum lk_status st;
+    size_t n = 0;
 
-    if (s->n_stalls && s->stalls[s->n_stalls - 1].end_ns >= from) {
-        s->stalls[s->n_stalls - 1].end_ns = to;
+    if (x->n)
+        qsort(x->at, x->n, sizeof *x->at, by_start);
+    for (size_t i = 0; i < x->n; i++) {
+        if (!n || x->at[i].start_ns > x->at[n - 1].end_ns)
+            x->at[n++] = x->at[i];
+        else if (x->at[i].end_ns > x->at[n - 1].end_ns)
+            x->at[n - 1].end_ns = x->at[i].end_ns;
+    }
+    x->n = n;
+}
+
+enum lk_status lk_intervals_add(struct lk_intervals *x, uint64_t from, uint64_t to)
+{
+    if (x->n && x->at[x->n - 1].end_ns == from) {
+        x->at[x->n - 1].end_ns = to;
         return LK_OK;
     }
-    st = lk_array_grow(&s->stalls, &f->capacity, s->n_stalls + 1, sizeof *s->stalls);
-    if (st == LK_OK)
-        s->stalls[s->n_stalls++] = (struct lk_interval){from, to};
-    return st;
-}
-
-/* Add a stall for each collective of a step that ends in a gap between kernels, in order: from when
- * it is due or the previous stall's end on. */
-static enum lk_status add_gap(struct finder *f, const struct lk_step *p, uint64_t from, uint64_t to)
-{
-    for (size_t i = p->first_collective; i < p->first_collective + p->n_collectives; i++) {
-        const struct lk_collective *x = &f->s->collectives[i];
-        uint64_t start = x->due_ns > from ? x->due_ns : from;
-
-        if (x->end_ns <= from || x->end_ns > to || start >= x->end_ns)
-            continue;
-        LK_PASS(add(f, start, x->end_ns));
-        from = x->end_ns;
-    }
+    LK_PASS(lk_array_grow(&x->at, &x->capacity, x->n + 1, sizeof *x->at));
+    x->at[x->n++] = (struct lk_interval){from, to};
     return LK_OK;
 }
 
-static enum lk_status add_range(struct finder *f, const struct lk_step *p, const struct lk_range *r)
+/* Return the index of the first interval that ends after `at`, or their number. */
+static size_t first_after(const struct lk_intervals *x, uint64_t at)
 {
-    uint64_t at = r->start_ns;
-    bool any = false;
-
-    while (f->kernel < f->n_kernels && f->kernels[f->kernel].end_ns <= r->start_ns)
-        f->kernel++;
-    for (size_t i = f->kernel; i < f->n_kernels && f->kernels[i].start_ns < r->end_ns; i++) {
-        const struct lk_interval *k = &f->kernels[i];
-
-        any = true;
-        if (k->start_ns > at)
-            LK_PASS(add_gap(f, p, at, k->start_ns));
-        at = k->end_ns > at ? k->end_ns : at;
-    }
-    if (any && at < r->end_ns)
-        LK_PASS(add_gap(f, p, at, r->end_ns));
-    return LK_OK;
-}
-
-static enum lk_status find_stalls(struct lk_rank_steps *s, const struct lk_interval *kernels,
-                                  size_t n)
-{
-    struct finder f = {.s = s, .kernels = kernels, .n_kernels = n};
-
-    for (size_t i = 0; i < s->n_steps; i++) {
-        const struct lk_step *p = &s->steps[i];
-
-        for (size_t k = p->first_range; p->n_collectives && k < p->first_range + p->n_ranges; k++)
-            if (s->ranges[k].kind != LK_SPAN_INPUT)
-                LK_PASS(add_range(&f, p, &s->ranges[k]));
-    }
-    return LK_OK;
-}
-
-/* Return the index in s->stalls of the first stall that ends after `at`, or n_stalls. */
-static size_t stalls_after(const struct lk_rank_steps *s, uint64_t at)
-{
-    size_t lo = 0, hi = s->n_stalls;
+    size_t lo = 0, hi = x->n;
 
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
 
-        if (s->stalls[mid].end_ns <= at)
+        if (x->at[mid].end_ns <= at)
             lo = mid + 1;
         else
             hi = mid;
@@ -113,65 +65,68 @@ static size_t stalls_after(const struct lk_rank_steps *s, uint64_t at)
     return lo;
 }
 
-/* Return the nanoseconds of [a, b) in which compute was stalled. */
-static uint64_t stalled_ns(const struct lk_rank_steps *s, uint64_t a, uint64_t b)
+/* Return the nanoseconds of [a, b) that the intervals cover. */
+static uint64_t covered_ns(const struct lk_intervals *x, uint64_t a, uint64_t b)
 {
     uint64_t sum = 0;
 
-    for (size_t i = stalls_after(s, a); i < s->n_stalls && s->stalls[i].start_ns < b; i++) {
-        uint64_t from = s->stalls[i].start_ns > a ? s->stalls[i].start_ns : a;
-        uint64_t to = s->stalls[i].end_ns < b ? s->stalls[i].end_ns : b;
+    for (size_t i = first_after(x, a); i < x->n && x->at[i].start_ns < b; i++) {
+        uint64_t from = x->at[i].start_ns > a ? x->at[i].start_ns : a;
+        uint64_t to = x->at[i].end_ns < b ? x->at[i].end_ns : b;
 
         sum += to - from;
     }
     return sum;
 }
 
-/* Return the nanoseconds of [a, b) that kernels cover, which may overlap; kernels[0] is the first
- * that may reach into it. */
-static uint64_t covered_ns(const struct lk_interval *kernels, size_t n, uint64_t a, uint64_t b)
+/* Split the time between two kernels of a step: into a stall for each collective that ends in it,
+ * in order, from when it is due or the previous stall's end on; and gaps, where they are known. */
+static enum lk_status split_between(struct lk_rank_steps *s, const struct lk_step *p, bool gaps,
+                                    uint64_t from, uint64_t to)
 {
-    uint64_t at = a, sum = 0;
+    for (size_t i = p->first_collective; i < p->first_collective + p->n_collectives; i++) {
+        const struct lk_collective *x = &s->collectives[i];
+        uint64_t start = x->due_ns > from ? x->due_ns : from;
 
-    for (size_t i = 0; i < n && kernels[i].start_ns < b; i++) {
-        uint64_t from = kernels[i].start_ns > at ? kernels[i].start_ns : at;
-        uint64_t to = kernels[i].end_ns < b ? kernels[i].end_ns : b;
-
-        if (to > from) {
-            sum += to - from;
-            at = to;
-        }
-    }
-    return sum;
-}
-
-/* Set idle_ns of the ranges. pre: the stalls are found. */
-static void find_idle(struct lk_rank_steps *s, const struct lk_interval *kernels, size_t n)
-{
-    size_t first = 0;
-
-    for (size_t i = 0; i < s->n_ranges; i++) {
-        struct lk_range *r = &s->ranges[i];
-        uint64_t covered, busy;
-
-        if (r->kind == LK_SPAN_INPUT)
+        if (x->end_ns <= from || x->end_ns > to || start >= x->end_ns)
             continue;
-        while (first < n && kernels[first].end_ns <= r->start_ns)
-            first++;
-        covered = covered_ns(kernels + first, n - first, r->start_ns, r->end_ns);
-        busy = covered + stalled_ns(s, r->start_ns, r->end_ns);
-        if (covered > 0 && busy < r->end_ns - r->start_ns)
-            r->idle_ns = r->end_ns - r->start_ns - busy;
+        if (gaps && start > from)
+            LK_PASS(lk_intervals_add(&s->gaps, from, start));
+        LK_PASS(lk_intervals_add(&s->stalls, start, x->end_ns));
+        from = x->end_ns;
     }
+    return gaps && to > from ? lk_intervals_add(&s->gaps, from, to) : LK_OK;
 }
 
-enum lk_status lk_stalls_find(struct lk_rank_steps *s, struct lk_interval *kernels, size_t n)
+static enum lk_status split_range(struct lk_rank_steps *s, const struct lk_step *p,
+                                  const struct lk_range *r, const struct lk_intervals *kernels)
 {
-    if (!n)
-        return LK_OK;
-    qsort(kernels, n, sizeof *kernels, by_start);
-    LK_PASS(find_stalls(s, kernels, n));
-    find_idle(s, kernels, n);
+    uint64_t at = r->start_ns;
+    size_t i = first_after(kernels, r->start_ns);
+
+    if (i == kernels->n || kernels->at[i].start_ns >= r->end_ns)
+        return s->by_kernels ? lk_intervals_add(&s->kernels, r->start_ns, r->end_ns) : LK_OK;
+    for (; i < kernels->n && kernels->at[i].start_ns < r->end_ns; i++) {
+        if (kernels->at[i].start_ns > at)
+            LK_PASS(split_between(s, p, s->by_kernels, at, kernels->at[i].start_ns));
+        at = kernels->at[i].end_ns;
+    }
+    return at < r->end_ns ? split_between(s, p, s->by_kernels, at, r->end_ns) : LK_OK;
+}
+
+enum lk_status lk_stalls_find(struct lk_rank_steps *s, struct lk_intervals *kernels)
+{
+    lk_intervals_merge(kernels);
+    for (size_t i = 0; i < s->n_steps; i++) {
+        const struct lk_step *p = &s->steps[i];
+
+        for (size_t k = p->first_range; k < p->first_range + p->n_ranges; k++)
+            if (s->ranges[k].kind != LK_SPAN_INPUT)
+                LK_PASS(split_range(s, p, &s->ranges[k], kernels));
+    }
+    lk_intervals_merge(&s->kernels);
+    lk_intervals_merge(&s->stalls); /* ranges may overlap */
+    lk_intervals_merge(&s->gaps);
     return LK_OK;
 }
 
@@ -179,7 +134,12 @@ enum lk_status lk_stalls_find(struct lk_rank_steps *s, struct lk_interval *kerne
 
 uint64_t lk_range_work_ns(const struct lk_rank_steps *s, uint64_t a, uint64_t b)
 {
-    return b - a - stalled_ns(s, a, b);
+    return b - a - covered_ns(&s->stalls, a, b);
+}
+
+uint64_t lk_range_busy_ns(const struct lk_rank_steps *s, uint64_t a, uint64_t b)
+{
+    return lk_range_work_ns(s, a, b) - covered_ns(&s->gaps, a, b);
 }
 
 /* Return the work of the part of [from, to) that lies in [a, b). */
@@ -212,7 +172,13 @@ uint64_t lk_step_compute_ns(const struct lk_rank_steps *s, const struct lk_step 
     return sum;
 }
 
-/* ---- Parts of a window ---- */
+uint64_t lk_step_covered_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
+                            uint64_t b)
+{
+    return s->by_kernels ? covered_ns(&s->kernels, a, b) : lk_step_compute_ns(s, p, a, b);
+}
+
+/* ---- Labels ---- */
 
 double lk_step_window_s(const struct lk_step *p)
 {
@@ -233,7 +199,7 @@ struct walk {
     const uint64_t *begin_ns;
     size_t work, input; /* cursors in ranges: own compute, input */
     size_t collective;  /* cursor in the step's collectives */
-    size_t stall;       /* cursor in the stalls */
+    size_t stall, gap, kernel;
 };
 
 /*
@@ -260,20 +226,18 @@ static const struct lk_range *range_at(const struct walk *w, size_t *cursor, boo
     return NULL;
 }
 
-/* Return true if compute is stalled at `at`; lower *next likewise. */
-static bool stalled_at(struct walk *w, uint64_t at, uint64_t *next)
+/* Return true if `at` lies in one of the intervals; lower *next likewise. */
+static bool inside(const struct lk_intervals *x, size_t *cursor, uint64_t at, uint64_t *next)
 {
-    const struct lk_interval *x;
     uint64_t change;
 
-    while (w->stall < w->s->n_stalls && w->s->stalls[w->stall].end_ns <= at)
-        w->stall++;
-    if (w->stall == w->s->n_stalls)
+    while (*cursor < x->n && x->at[*cursor].end_ns <= at)
+        ++*cursor;
+    if (*cursor == x->n)
         return false;
-    x = &w->s->stalls[w->stall];
-    change = at < x->start_ns ? x->start_ns : x->end_ns;
+    change = at < x->at[*cursor].start_ns ? x->at[*cursor].start_ns : x->at[*cursor].end_ns;
     *next = change < *next ? change : *next;
-    return at >= x->start_ns;
+    return at >= x->at[*cursor].start_ns;
 }
 
 /* Return true if a collective is due at `at`; lower *next likewise, set *part to what of it the
@@ -302,57 +266,112 @@ static bool collective_at(struct walk *w, uint64_t at, uint64_t *next, enum lk_p
     return false;
 }
 
-/* Add the ns of each part to sum_ns, and (optional) those that each collective exposes to
- * exposed_ns. */
+/* What a rank does from an instant until the next change. */
+struct label {
+    enum lk_part part;
+    bool gap;                    /* of a pass: no kernel of it runs, and no collective blocks */
+    bool computes;               /* a kernel runs that is no communication's */
+    bool exchanges, moves;       /* it has arrived at a collective; so have all */
+    const struct lk_range *work; /* the pass that it works on; NULL: none */
+};
+
+static struct label label_at(struct walk *w, uint64_t at, uint64_t *next)
+{
+    const struct lk_rank_steps *s = w->s;
+    enum lk_part of = LK_PART_WIRE;
+    struct label l = {.work = range_at(w, &w->work, false, at, next)};
+    bool stalled = inside(&s->stalls, &w->stall, at, next);
+    bool pending = collective_at(w, at, next, &of);
+    const struct lk_range *input = range_at(w, &w->input, true, at, next);
+
+    l.gap = inside(&s->gaps, &w->gap, at, next) && l.work;
+    l.computes = inside(&s->kernels, &w->kernel, at, next);
+    if (stalled && !l.computes)
+        l.work = NULL;
+    if (!s->by_kernels)
+        l.computes = l.work != NULL;
+    l.exchanges = pending && of != LK_PART_LAUNCH;
+    l.moves = pending && of == LK_PART_WIRE;
+    if (l.work)
+        l.part = part_of_kind[l.work->kind];
+    else if (pending && !l.computes)
+        l.part = of;
+    else
+        l.part = input ? LK_PART_INPUT : LK_PART_GAP;
+    return l;
+}
+
+/* The ns of a step, and (optional) those in which each collective blocks the rank. */
+struct sums {
+    uint64_t part[LK_PART_COUNT], gap[LK_PART_COUNT], compute, comm, moving, exposed, *blocked;
+};
+
 static void split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
-                  uint64_t *sum_ns, uint64_t *exposed_ns)
+                  struct sums *sums)
 {
     struct walk w = {.s = s,
                      .p = p,
                      .begin_ns = begin_ns,
                      .work = p->first_range,
                      .input = p->first_range,
-                     .stall = stalls_after(s, p->begin_ns)};
+                     .stall = first_after(&s->stalls, p->begin_ns),
+                     .gap = first_after(&s->gaps, p->begin_ns),
+                     .kernel = first_after(&s->kernels, p->begin_ns)};
 
     for (uint64_t at = p->begin_ns, next; at < p->end_ns; at = next) {
-        enum lk_part collective = LK_PART_WIRE;
-        bool pending;
-        const struct lk_range *work, *input;
+        struct label l;
+        uint64_t ns;
 
         next = p->end_ns;
-        work = range_at(&w, &w.work, false, at, &next);
-        if (stalled_at(&w, at, &next))
-            work = NULL;
-        pending = collective_at(&w, at, &next, &collective);
-        input = range_at(&w, &w.input, true, at, &next);
-        if (work)
-            sum_ns[part_of_kind[work->kind]] += next - at;
-        else if (pending)
-            sum_ns[collective] += next - at;
-        else
-            sum_ns[input ? LK_PART_INPUT : LK_PART_GAP] += next - at;
-        if (!work && pending && exposed_ns)
-            exposed_ns[w.collective] += next - at;
+        l = label_at(&w, at, &next);
+        ns = next - at;
+        sums->part[l.part] += ns;
+        sums->gap[l.part] += l.gap ? ns : 0;
+        sums->compute += l.computes ? ns : 0;
+        sums->comm += l.exchanges ? ns : 0;
+        sums->moving += l.moves ? ns : 0;
+        sums->exposed += l.exchanges && !l.computes ? ns : 0;
+        if (sums->blocked && l.part >= LK_PART_LAUNCH && l.part <= LK_PART_WIRE)
+            sums->blocked[w.collective] += ns;
     }
 }
 
 void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
                    struct lk_step_split *out)
 {
-    uint64_t sum_ns[LK_PART_COUNT] = {0};
+    struct sums sums = {.blocked = NULL};
 
-    split(s, p, begin_ns, sum_ns, NULL);
-    for (size_t i = 0; i < LK_PART_COUNT; i++)
-        out->s[i] = lk_s_from_ns(sum_ns[i]);
+    split(s, p, begin_ns, &sums);
+    for (size_t i = 0; i < LK_PART_COUNT; i++) {
+        out->s[i] = lk_s_from_ns(sums.part[i]);
+        out->gap_s[i] = lk_s_from_ns(sums.gap[i]);
+    }
+    out->compute_s = lk_s_from_ns(sums.compute);
+    out->comm_s = lk_s_from_ns(sums.comm);
+    out->moving_s = lk_s_from_ns(sums.moving);
+    out->exposed_s = lk_s_from_ns(sums.exposed);
 }
 
-void lk_step_exposed(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t *exposed_ns)
+void lk_step_split_add(struct lk_step_split *to, const struct lk_step_split *x, double weight)
 {
-    uint64_t sum_ns[LK_PART_COUNT] = {0};
+    for (size_t i = 0; i < LK_PART_COUNT; i++) {
+        to->s[i] += weight * (x->s[i] - x->gap_s[i]);
+        to->s[LK_PART_GAP] += weight * x->gap_s[i];
+        to->gap_s[i] += weight * x->gap_s[i];
+    }
+    to->compute_s += weight * x->compute_s;
+    to->comm_s += weight * x->comm_s;
+    to->moving_s += weight * x->moving_s;
+    to->exposed_s += weight * x->exposed_s;
+}
+
+void lk_step_blocked(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t *blocked_ns)
+{
+    struct sums sums = {.blocked = blocked_ns};
 
     for (size_t i = 0; i < p->n_collectives; i++)
-        exposed_ns[i] = 0;
-    split(s, p, NULL, sum_ns, exposed_ns);
+        blocked_ns[i] = 0;
+    split(s, p, NULL, &sums);
 }
 
 double lk_step_position(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t at_ns,

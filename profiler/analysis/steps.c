@@ -11,14 +11,14 @@
 struct builder {
     const struct lk_trace *t;
     struct lk_rank_steps s;
-    struct lk_interval *kernels; /* of the compute stream, copies too */
-    size_t n_kernels;
-    struct launch *launches; /* of NCCL's kernels */
+    struct lk_intervals kernels; /* of the compute stream, copies too */
+    const char *patterns;        /* of names of kernels that communicate; NULL: none */
+    struct launch *launches;     /* of NCCL's kernels */
     size_t n_launches;
     uint32_t *recorded; /* steps of the compute stream's kernels */
     size_t n_recorded;
-    size_t steps_capacity, ranges_capacity, marks_capacity, collectives_capacity, kernels_capacity,
-        launches_capacity, recorded_capacity;
+    size_t steps_capacity, ranges_capacity, marks_capacity, collectives_capacity, launches_capacity,
+        recorded_capacity;
 };
 
 /* A kernel of NCCL's. */
@@ -91,14 +91,22 @@ static enum lk_status add_collective(struct builder *b, const struct lk_span *sp
                   sizeof collective);
 }
 
+/* Add to the intervals in which the GPU computes. */
+static enum lk_status add_compute(struct builder *b, const struct lk_span *span)
+{
+    if (!b->s.by_kernels || span->kind != LK_SPAN_KERNEL ||
+        lk_is_communication(lk_trace_span_name(b->t, span), b->patterns))
+        return LK_OK;
+    return lk_intervals_add(&b->s.kernels, span->start_ns, span->end_ns);
+}
+
 static enum lk_status add_kernel(struct builder *b, const struct lk_span *span)
 {
-    const struct lk_interval kernel = {span->start_ns, span->end_ns};
-
     if (!b->n_recorded || b->recorded[b->n_recorded - 1] != span->step)
         LK_PASS(append(&b->recorded, &b->n_recorded, &b->recorded_capacity, &span->step,
                        sizeof span->step));
-    return append(&b->kernels, &b->n_kernels, &b->kernels_capacity, &kernel, sizeof kernel);
+    LK_PASS(add_compute(b, span));
+    return lk_intervals_add(&b->kernels, span->start_ns, span->end_ns);
 }
 
 static enum lk_status add_launch(struct builder *b, const struct lk_span *span)
@@ -110,7 +118,7 @@ static enum lk_status add_launch(struct builder *b, const struct lk_span *span)
                                   .bucket = span->index};
 
     if (!lk_trace_is_nccl(b->t, span))
-        return LK_OK;
+        return add_compute(b, span);
     return append(&b->launches, &b->n_launches, &b->launches_capacity, &launch, sizeof launch);
 }
 
@@ -128,6 +136,8 @@ static enum lk_status (*const readers[LK_SPAN_KIND_COUNT][LK_TRACK_KIND_COUNT])(
     [LK_SPAN_COPY][LK_TRACK_COMPUTE] = add_kernel,
     [LK_SPAN_MEMSET][LK_TRACK_COMPUTE] = add_kernel,
     [LK_SPAN_KERNEL][LK_TRACK_COMM] = add_launch,
+    [LK_SPAN_KERNEL][LK_TRACK_UPDATE] = add_compute,
+    [LK_SPAN_KERNEL][LK_TRACK_COPY] = add_compute,
     [LK_SPAN_COLLECTIVE][LK_TRACK_COMM] = add_collective,
 };
 
@@ -441,11 +451,23 @@ static uint64_t device_error_ns(const struct lk_trace *t)
     return worst < (double)LK_NS_PER_S ? (uint64_t)worst : LK_NS_PER_S;
 }
 
+/* Return true if the trace has a GPU's kernels that are no communication. A host's do not tell when
+ * it computes: what it does between them is its work, too. */
+static bool has_kernels(const struct lk_trace *t)
+{
+    for (size_t i = 0; i < t->n_spans && !lk_run_info_on_host(&t->info); i++)
+        if (t->spans[i].span.kind == LK_SPAN_KERNEL && !lk_trace_is_nccl(t, &t->spans[i].span))
+            return true;
+    return false;
+}
+
 enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps *out)
 {
     enum lk_status st = LK_OK;
-    struct builder b = {.t = t};
+    struct builder b = {.t = t,
+                        .patterns = lk_run_info_value(&t->info, LK_COMM_KERNELS_CONFIG_KEY)};
 
+    b.s.by_kernels = has_kernels(t);
     b.s.rank = t->info.rank;
     b.s.uncertainty_ns = t->clock.uncertainty_ns;
     if (b.s.uncertainty_ns != LK_CLOCK_UNKNOWN_NS)
@@ -470,11 +492,11 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
     set_arrivals(&b.s, b.launches, b.n_launches);
     set_windows(&b.s);
     drop_incomplete(&b.s, &t->info);
-    LK_TRY(lk_stalls_find(&b.s, b.kernels, b.n_kernels));
+    LK_TRY(lk_stalls_find(&b.s, &b.kernels));
     *out = b.s;
     b.s = (struct lk_rank_steps){0};
 out:
-    free(b.kernels);
+    free(b.kernels.at);
     free(b.launches);
     free(b.recorded);
     lk_rank_steps_fini(&b.s);
@@ -487,7 +509,9 @@ void lk_rank_steps_fini(struct lk_rank_steps *s)
     free(s->ranges);
     free(s->marks);
     free(s->collectives);
-    free(s->stalls);
+    free(s->kernels.at);
+    free(s->stalls.at);
+    free(s->gaps.at);
     *s = (struct lk_rank_steps){0};
 }
 

@@ -29,6 +29,14 @@ struct lk_interval {
     uint64_t start_ns, end_ns;
 };
 
+/* A list of intervals; merged ones are disjoint, and by time. A zeroed one is empty. */
+struct lk_intervals {
+    struct lk_interval *at;
+    size_t n, capacity;
+};
+enum lk_status lk_intervals_add(struct lk_intervals *x, uint64_t from, uint64_t to);
+void lk_intervals_merge(struct lk_intervals *x);
+
 /* A range of a rank's own work: FORWARD, BACKWARD, OPTIMIZER (on the compute stream) or INPUT. */
 struct lk_range {
     uint64_t start_ns, end_ns;
@@ -37,8 +45,7 @@ struct lk_range {
     int32_t micro_batch; /* -1: none */
     size_t first_mark;   /* BACKWARD: its marks, in lk_rank_steps.marks */
     size_t n_marks;
-    uint64_t idle_ns; /* no kernel ran and no collective blocked one; 0 without kernels */
-    bool beside;      /* an update on a stream of its own, after its hidden part */
+    bool beside; /* an update on a stream of its own, after its hidden part */
 };
 
 /* A GRADIENT instant. */
@@ -85,8 +92,10 @@ struct lk_rank_steps {
     size_t n_marks;
     struct lk_collective *collectives;
     size_t n_collectives;
-    struct lk_interval *stalls; /* compute blocked by a collective: disjoint, by time */
-    size_t n_stalls;
+    bool by_kernels;             /* kernels of a GPU tell when it computes, else the ranges do */
+    struct lk_intervals kernels; /* of no communication; empty unless by_kernels */
+    struct lk_intervals stalls;  /* compute blocked by a collective */
+    struct lk_intervals gaps;    /* within ranges: nothing runs, and no collective blocks it */
 };
 
 /* Cut a trace into steps. The arrays of *out belong to it and are freed by lk_rank_steps_fini; the
@@ -100,16 +109,16 @@ size_t lk_steps_find(const uint32_t *steps, size_t n, uint32_t step);
 const struct lk_step *lk_rank_step(const struct lk_rank_steps *s, uint32_t step);
 
 /*
- * The window of one step split into parts, s. Every instant belongs to exactly one part, the first
- * that applies: the rank's own compute (forward, backward and optimizer ranges without their
- * stalls); a collective from when it is due to its end, before its arrival launch, before `begin`
- * straggler wait, after it wire; input; gap. The parts sum to the window.
+ * The window of one step split into parts, s. Every instant has one label, the first that holds:
+ * the rank's own compute (forward, backward and optimizer ranges without their stalls); a
+ * collective from when it is due to its end, before its arrival launch, before `begin` straggler
+ * wait, after it wire; input; gap. The parts sum to the window.
  */
 enum lk_part {
     LK_PART_FORWARD,
     LK_PART_BACKWARD,
     LK_PART_OPTIMIZER,
-    LK_PART_LAUNCH, /* this and the parts below are exposed: not covered by own compute */
+    LK_PART_LAUNCH, /* this and the parts below are no compute's */
     LK_PART_STRAGGLER,
     LK_PART_WIRE,
     LK_PART_INPUT,
@@ -117,8 +126,19 @@ enum lk_part {
     LK_PART_COUNT
 };
 
+/*
+ * The same instants once more, by what the rank's device does: it computes while a kernel of no
+ * communication runs or, without a GPU's kernels, while it works on a range. What is exposed of the
+ * collectives is blocking (straggler wait and wire) or in a gap of a pass, where the host had not
+ * launched the next kernel.
+ */
 struct lk_step_split {
     double s[LK_PART_COUNT];
+    double gap_s[LK_PART_COUNT]; /* of forward, backward, optimizer: gaps between kernels */
+    double compute_s;            /* union of compute */
+    double comm_s;               /* union of collectives, from arrival to end */
+    double moving_s;             /* part of comm_s after all ranks had arrived */
+    double exposed_s;            /* part of comm_s in which the rank does not compute */
 };
 
 /*
@@ -127,10 +147,12 @@ struct lk_step_split {
  */
 void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
                    struct lk_step_split *out);
+/* Add a step's split to a mean, in which the gaps of passes are a part of LK_PART_GAP alone. */
+void lk_step_split_add(struct lk_step_split *to, const struct lk_step_split *x, double weight);
 double lk_step_window_s(const struct lk_step *p);
 /* Set how long each collective of the step kept the rank from computing: the nanoseconds of launch,
- * straggler wait and wire that are its own. exposed_ns has room for n_collectives. */
-void lk_step_exposed(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t *exposed_ns);
+ * straggler wait and wire that are its own. blocked_ns has room for n_collectives. */
+void lk_step_blocked(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t *blocked_ns);
 /*
  * Return how far the rank's own work had come at an instant, as a position of the step model
  * (sim/step/step.h): 0 to 1 in forward, to 2 in backward, to 3 in the optimizer; between two ranges
@@ -142,16 +164,20 @@ double lk_step_position(const struct lk_rank_steps *s, const struct lk_step *p, 
 /* Return the nanoseconds of [a, b) in which the rank computes and a collective is pending. */
 uint64_t lk_step_pending_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
                             uint64_t b);
-/* Return the nanoseconds of [a, b), in one range, that the rank computed: without stalls. */
+/* Return the nanoseconds of [a, b), in one range, without stalls; without gaps, too. */
 uint64_t lk_range_work_ns(const struct lk_rank_steps *s, uint64_t a, uint64_t b);
+uint64_t lk_range_busy_ns(const struct lk_rank_steps *s, uint64_t a, uint64_t b);
 /* Return the nanoseconds of [a, b) of forward, backward and optimizer, without stalls. */
 uint64_t lk_step_compute_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
                             uint64_t b);
+/* Return the nanoseconds of [a, b) in which the rank computes: what they cover is not exposed. */
+uint64_t lk_step_covered_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
+                            uint64_t b);
 
 /*
- * Fill s->stalls and the ranges' idle_ns from the ranges and collectives, which are filled, and the
- * compute stream's kernels and copies, which it sorts. For lk_rank_steps_read alone.
+ * Fill s->stalls and s->gaps from the ranges and collectives, which are filled, and the compute
+ * stream's kernels and copies; merge these and s->kernels. For lk_rank_steps_read alone.
  */
-enum lk_status lk_stalls_find(struct lk_rank_steps *s, struct lk_interval *kernels, size_t n);
+enum lk_status lk_stalls_find(struct lk_rank_steps *s, struct lk_intervals *kernels);
 
 #endif

@@ -1,6 +1,7 @@
 #include "profiler/import/breakdown.h"
 
 #include "base/array.h"
+#include "facts/trace.h"
 
 #include <stdlib.h>
 

@@ -48,6 +48,8 @@ START_TEST(records_of_a_gpu)
     struct lk_run run = {0};
 
     must(step_model_run(&m, &traces, NULL));
+    free(traces[0].info.device);
+    must(lk_strdup(&traces[0].info.device, "NVIDIA H100"));
     add_kernels(&traces[0], _i == 0 ? 0.75 : 0.95, UINT32_MAX);
     if (_i == 0) {
         add_counter(&traces[0], "GPU records dropped", 7);
@@ -60,6 +62,7 @@ START_TEST(records_of_a_gpu)
     must(lk_run_take("model", traces, 1, &run));
     must(lk_analyze(&run, NULL, 0, &a));
     print_findings(&a);
+    assert_adds_up(&a);
     ck_assert(has_finding(&a, "launch bound: no kernel runs in 25 %") == (_i == 0));
     ck_assert(has_finding(&a, "GPU records: 7 were dropped") == (_i == 0));
     ck_assert(has_finding(&a, "GPU records: 3 of NCCL's kernels have step and bucket by their "
@@ -113,6 +116,8 @@ START_TEST(steps_with_records)
     struct lk_run run = {0};
 
     must(step_model_run(&m, &traces, NULL));
+    free(traces[0].info.device);
+    must(lk_strdup(&traces[0].info.device, "NVIDIA H100"));
     add_kernels(&traces[0], 0.75, recorded);
     lengthen(&traces[0], recorded, 1000000);
     must(lk_run_take("model", traces, 1, &run));
@@ -121,6 +126,7 @@ START_TEST(steps_with_records)
     ck_assert_uint_eq(run.steps[run.n_steps - 1], recorded - 1);
     must(lk_analyze(&run, NULL, 0, &a));
     print_findings(&a);
+    assert_adds_up(&a);
     ck_assert(has_finding(&a, "launch bound: no kernel runs in 25 % of forward and backward, "
                               "3.75 ms a step (1.00 ms more while recorded)"));
     ck_assert(has_finding(&a, "recording: the 7 steps with records of kernels take 1.00 ms"));
@@ -142,11 +148,14 @@ START_TEST(launches_of_periods)
     struct lk_analysis a = {0};
 
     must(step_model_run(&m, &traces, NULL));
+    free(traces[0].info.device);
+    must(lk_strdup(&traces[0].info.device, "NVIDIA H100"));
     add_kernels(&traces[0], 0.75, UINT32_MAX);
     must(lk_run_info_config(&traces[0].info, LK_PERIOD_CONFIG_KEY, "periods"));
     must(lk_run_take("model", traces, 1, &run));
     must(lk_analyze(&run, NULL, 0, &a));
     print_findings(&a);
+    assert_adds_up(&a);
     ck_assert(has_finding(&a, "launch bound: no kernel runs in 25 % of the time from a step's "
                               "first kernel to its last"));
     lk_analysis_fini(&a);

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "facts/run_facts.h"
+#include "tests/rigs/findings.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"
@@ -21,6 +22,7 @@ static void analyze_traces(struct lk_trace *traces, int n, struct lk_run *run,
         trace_add_done(&traces[k]);
     must(lk_run_take("model", traces, (size_t)n, run));
     must(lk_analyze(run, NULL, 0, a));
+    assert_adds_up(a);
 }
 
 static void analyze_model(const struct step_model *m, struct lk_run *run, struct lk_analysis *a)

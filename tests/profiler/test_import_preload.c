@@ -363,8 +363,10 @@ START_TEST(the_analysis_says_what_is_not_known)
     ck_assert_double_eq_tol(a.ranks[0].split.s[LK_PART_GAP], 0.080, 1e-4);
     for (size_t k = 0; k < a.n_findings; k++)
         ck_assert_int_ne(a.findings[k].id, LK_FINDING_POOR_OVERLAP);
-    must(lk_analysis_table(&a, LK_ANALYSIS_TIME, &t));
-    ck_assert_ptr_null(t);
+    must(lk_analysis_table(&a, LK_ANALYSIS_OVERLAP, &t));
+    ck_assert_int_eq(lk_table_cell(t, 0, "compute_s")->type, LK_CELL_EMPTY);
+    ck_assert_int_eq(lk_table_cell(t, 0, "overlap")->type, LK_CELL_EMPTY);
+    lk_table_destroy(t);
     lk_analysis_fini(&a);
     lk_run_fini(&run);
     lk_import_fini(&i);

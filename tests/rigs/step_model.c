@@ -241,19 +241,39 @@ out:
     return st;
 }
 
+/* Sum a rank's compute, mean over steps. */
 static void count_compute(struct sim *s, uint32_t step, int k, double forward_s)
 {
-    const struct step_model *m = s->m;
     const struct rank *r = &s->ranks[k];
-    double w = weight(s), work = m->forward_s + m->backward_s;
-    double slow = (1 + m->kappa) * m->slow[k] * work;
 
-    if (!steady(s, step))
-        return;
-    s->truth.losses_s[LK_LOSS_SLOW_RANK] += w * slow;
-    s->truth.rank_slow_s[k] += w * m->ranks * slow;
-    s->truth.losses_s[LK_LOSS_COLOCATION] += w * m->kappa * work;
-    s->truth.losses_s[LK_LOSS_OVERLAP] += w * (forward_s + (r->end - r->forward) - r->pace * work);
+    if (steady(s, step))
+        s->truth.rank_slow_s[k] += weight(s) * s->m->ranks * (forward_s + r->end - r->forward);
+}
+
+static int number_order(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Set the rows of compute: what a rank computes longer than the lower median rank is its own; what
+ * that one computes beyond the co-location's pace is the overlap's. */
+static void conclude_compute(struct sim *s)
+{
+    const struct step_model *m = s->m;
+    double *slow_s = s->truth.rank_slow_s, sorted[STEP_MODEL_RANKS_MAX], median_s;
+    double work_s = m->accumulation * (m->forward_s + m->backward_s);
+
+    memcpy(sorted, slow_s, sizeof sorted);
+    qsort(sorted, (size_t)m->ranks, sizeof *sorted, number_order);
+    median_s = sorted[(m->ranks - 1) / 2];
+    for (int k = 0; k < m->ranks; k++) {
+        slow_s[k] -= median_s;
+        s->truth.losses_s[LK_LOSS_SLOW_RANK] += slow_s[k] / m->ranks;
+    }
+    s->truth.losses_s[LK_LOSS_COLOCATION] = m->kappa * work_s;
+    s->truth.losses_s[LK_LOSS_OVERLAP] = median_s - (1 + m->kappa) * work_s;
 }
 
 static enum lk_status micro_batch(struct sim *s, uint32_t step, int i, bool sync)
@@ -417,6 +437,7 @@ enum lk_status step_model_run(const struct step_model *m, struct lk_trace **out,
         LK_TRY(one_step(&s, step));
     for (size_t k = 0; k < n; k++)
         qsort(s.traces[k].spans, s.traces[k].n_spans, sizeof *s.traces[k].spans, by_start);
+    conclude_compute(&s);
     s.truth.losses_s[LK_LOSS_IDEAL] =
         m->accumulation * (m->forward_s + m->backward_s) + m->optimizer_s + m->input_s + m->gap_s;
     if (truth)

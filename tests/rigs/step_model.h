@@ -43,7 +43,7 @@ struct step_model {
 struct step_truth {
     double step_s;
     double losses_s[LK_LOSS_COUNT];
-    double rank_slow_s[STEP_MODEL_RANKS_MAX];
+    double rank_slow_s[STEP_MODEL_RANKS_MAX]; /* compute beyond the lower median rank's */
     double rank_wait_s[STEP_MODEL_RANKS_MAX]; /* exposed straggler wait */
 };
 

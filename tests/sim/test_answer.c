@@ -109,7 +109,7 @@ START_TEST(what_is_known_is_said)
     ck_assert_str_eq(f.answer[2], "Evidence: datasheet numbers of ethernet-25g; held-out "
                                   "runs: 1 of 2 inside the 90 % interval, mean error 15.0 %.");
     ck_assert_ptr_nonnull(
-        strstr(f.answer[0], "; most is lost to exposed communication, 60 % of the step."));
+        strstr(f.answer[0], "; most is lost to blocking communication, 60 % of the step."));
     lk_forecast_fini(&f);
 }
 END_TEST

@@ -43,7 +43,7 @@ START_TEST(weak_scaling_refers_to_the_smallest_run)
     ck_assert_str_eq(f.backtests[1].what, "local batch 8 from 4, 16");
     ck_assert_ptr_nonnull(forecast_says(&f, "model error: "));
     ck_assert_ptr_nonnull(forecast_says(&f, "knee"));
-    ck_assert_ptr_nonnull(forecast_says(&f, "most is lost to exposed communication"));
+    ck_assert_ptr_nonnull(forecast_says(&f, "most is lost to blocking communication"));
     lk_forecast_fini(&f);
     sim_world_fini(&w);
 }

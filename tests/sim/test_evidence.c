@@ -134,7 +134,7 @@ START_TEST(each_configuration_is_predicted_once)
     ck_assert_double_eq_tol(f.points[0].efficiency, 1, 1e-12);
     ck_assert_double_eq_tol(f.points[1].efficiency, 1 / 1.5, 1e-12);
     ck_assert_double_eq_tol(f.points[2].throughput_per_s, 16 / 2.5, 1e-12);
-    ck_assert(forecast_says(&f, "most is lost to exposed communication"));
+    ck_assert(forecast_says(&f, "most is lost to blocking communication"));
     lk_forecast_fini(&f);
 }
 END_TEST
