@@ -15,7 +15,13 @@ enum value {
     VALUE_WORD,  /* one of the row's words */
     VALUE_WORDS, /* a list of them */
     VALUE_FILE,
-    VALUE_CLUSTER
+    VALUE_CLUSTER,
+    VALUE_COUNT
+};
+
+/* A shell says a value so, with the row's words between; `after` NULL: without them. */
+struct value_text {
+    const char *before, *after;
 };
 
 static enum value value_of(const struct lk_option *row)
@@ -39,6 +45,18 @@ static void print_words(const struct lk_option *row, FILE *out)
 {
     for (size_t i = 0; row->words ? i < row->words->n : row->choices[i] != NULL; i++)
         fprintf(out, "%s%s", i ? " " : "", row->words ? row->words->names[i] : row->choices[i]);
+}
+
+static void print_value(const struct value_text texts[VALUE_COUNT], const struct lk_option *row,
+                        FILE *out)
+{
+    const struct value_text *text = &texts[value_of(row)];
+
+    fputs(text->before, out);
+    if (text->after) {
+        print_words(row, out);
+        fputs(text->after, out);
+    }
 }
 
 static void print_names(const struct lk_command *const *all, FILE *out)
@@ -80,22 +98,18 @@ static void print_bash_case(const struct lk_command *c, const struct lk_option *
 
 static void print_bash_value(const struct lk_command *c, const struct lk_option *row, FILE *out)
 {
-    static const char *const kinds[] = {[VALUE_ANY] = "any",
-                                        [VALUE_WORD] = "word",
-                                        [VALUE_WORDS] = "words",
-                                        [VALUE_FILE] = "file",
-                                        [VALUE_CLUSTER] = "cluster"};
-    enum value v = value_of(row);
+    static const struct value_text texts[VALUE_COUNT] = {
+        [VALUE_ANY] = {"kind=any", NULL},
+        [VALUE_WORD] = {"kind=word words='", "'"},
+        [VALUE_WORDS] = {"kind=words words='", "'"},
+        [VALUE_FILE] = {"kind=file", NULL},
+        [VALUE_CLUSTER] = {"kind=cluster", NULL},
+    };
 
-    if (v == VALUE_NONE)
+    if (value_of(row) == VALUE_NONE)
         return;
     print_bash_case(c, row, out);
-    fprintf(out, "kind=%s", kinds[v]);
-    if (v == VALUE_WORD || v == VALUE_WORDS) {
-        fputs(" words='", out);
-        print_words(row, out);
-        fputc('\'', out);
-    }
+    print_value(texts, row, out);
     fputs(" ;;\n", out);
 }
 
@@ -188,36 +202,31 @@ static void print_bash(const struct lk_command *const *all, FILE *out)
 /* Print the part of a specification of _arguments behind the option: "[HELP]:VALUE:ACTION". */
 static void print_zsh_value(const struct lk_option *row, FILE *out)
 {
+    static const struct value_text texts[VALUE_COUNT] = {
+        [VALUE_NONE] = {"", NULL},
+        [VALUE_ANY] = {":value: ", NULL},
+        [VALUE_WORD] = {":word:(", ")"},
+        [VALUE_WORDS] = {":words:_sequence compadd - ", ""},
+        [VALUE_FILE] = {":file:_files", NULL},
+        [VALUE_CLUSTER] = {":cluster:_lockstep_clusters", NULL},
+    };
+
     fputc('[', out);
     print_escaped(row->help, "\\[]:", out);
     fputc(']', out);
-    switch (value_of(row)) {
-    case VALUE_NONE:
-        break;
-    case VALUE_ANY:
-        fputs(":value: ", out);
-        break;
-    case VALUE_WORD:
-        fputs(":word:(", out);
-        print_words(row, out);
-        fputc(')', out);
-        break;
-    case VALUE_WORDS:
-        fputs(":words:_sequence compadd - ", out);
-        print_words(row, out);
-        break;
-    case VALUE_FILE:
-        fputs(":file:_files", out);
-        break;
-    case VALUE_CLUSTER:
-        fputs(":cluster:_lockstep_clusters", out);
-        break;
-    }
+    print_value(texts, row, out);
 }
 
 static void print_zsh_command(const struct lk_command *c, const struct lk_command *const *all,
                               FILE *out)
 {
+    static const char *const operands[] = {
+        [LK_OPERAND_FILE] = "*:operand:_files",
+        [LK_OPERAND_CLUSTER] = "*:operand:_lockstep_clusters",
+        [LK_OPERAND_COMMAND] = "*::command:_normal",
+        [LK_OPERAND_NAME] = "*:command:(",
+    };
+
     fprintf(out, "    %s)\n        _arguments '--help[print the options]'", c->name);
     for (const struct lk_option *row = c->options; row->name; row++) {
         const char *equals = value_of(row) == VALUE_NONE ? "" : "=";
@@ -232,23 +241,14 @@ static void print_zsh_command(const struct lk_command *c, const struct lk_comman
         print_zsh_value(row, out);
         fputc('\'', out);
     }
-    switch (c->operand) {
-    case LK_OPERAND_FILE:
-        if (c->operands_max)
-            fputs(" \\\n            '*:operand:_files'", out);
-        break;
-    case LK_OPERAND_CLUSTER:
-        fputs(" \\\n            '*:operand:_lockstep_clusters'", out);
-        break;
-    case LK_OPERAND_COMMAND:
-        fputs(" \\\n            '*::command:_normal'", out);
-        break;
-    case LK_OPERAND_NAME:
-        fputs(" \\\n            '*:command:(", out);
+    if (c->operands_max || c->operand != LK_OPERAND_FILE)
+        fprintf(out, " \\\n            '%s", operands[c->operand]);
+    if (c->operand == LK_OPERAND_NAME) {
         print_names(all, out);
-        fputs(")'", out);
-        break;
+        fputc(')', out);
     }
+    if (c->operands_max || c->operand != LK_OPERAND_FILE)
+        fputc('\'', out);
     fputs("\n        ;;\n", out);
 }
 
@@ -303,33 +303,17 @@ static void print_fish_help(const char *text, FILE *out)
 
 static void print_fish_row(const struct lk_command *c, const struct lk_option *row, FILE *out)
 {
+    static const struct value_text texts[VALUE_COUNT] = {
+        [VALUE_NONE] = {"", NULL},        [VALUE_ANY] = {" -x", NULL},
+        [VALUE_WORD] = {" -x -a '", "'"}, [VALUE_WORDS] = {" -x -a '(__fish_append , ", ")'"},
+        [VALUE_FILE] = {" -r -F", NULL},  [VALUE_CLUSTER] = {" -r -F -a " FISH_PRESETS, NULL},
+    };
+
     fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s' -l %s%s", c->name,
             negation(row), row->name);
     if (row->letter)
         fprintf(out, " -s %c", row->letter);
-    switch (value_of(row)) {
-    case VALUE_NONE:
-        break;
-    case VALUE_ANY:
-        fputs(" -x", out);
-        break;
-    case VALUE_WORD:
-        fputs(" -x -a '", out);
-        print_words(row, out);
-        fputc('\'', out);
-        break;
-    case VALUE_WORDS:
-        fputs(" -x -a '(__fish_append , ", out);
-        print_words(row, out);
-        fputs(")'", out);
-        break;
-    case VALUE_FILE:
-        fputs(" -r -F", out);
-        break;
-    case VALUE_CLUSTER:
-        fputs(" -r -F -a " FISH_PRESETS, out);
-        break;
-    }
+    print_value(texts, row, out);
     print_fish_help(row->help, out);
 }
 
