@@ -109,19 +109,26 @@ union nccl_state {
 
 typedef int nccl_init(void **context, uint64_t comm_id, int *mask, const char *comm_name,
                       int n_nodes, int n_ranks, int rank, void (*log)(void));
+typedef int nccl_init_v4(void **context, int *mask, const char *comm_name, uint64_t comm_id,
+                         int n_nodes, int n_ranks, int rank, void (*log)(void));
 typedef int nccl_start_event(void *context, void **handle, const struct nccl_descriptor *d);
 typedef int nccl_stop_event(void *handle);
 typedef int nccl_record_event_state(void *handle, int state, const union nccl_state *args);
 typedef int nccl_finalize(void *context);
 
-struct nccl_profiler {
-    const char *name;
-    nccl_init *init;
-    nccl_start_event *start_event;
-    nccl_stop_event *stop_event;
-    nccl_record_event_state *record_event_state;
-    nccl_finalize *finalize;
-};
+/* The tables of version 4, and of versions 5 to 7. */
+#define NCCL_PROFILER(table, init_of_table)                                                        \
+    struct table {                                                                                 \
+        const char *name;                                                                          \
+        init_of_table *init;                                                                       \
+        nccl_start_event *start_event;                                                             \
+        nccl_stop_event *stop_event;                                                               \
+        nccl_record_event_state *record_event_state;                                               \
+        nccl_finalize *finalize;                                                                   \
+    }
+NCCL_PROFILER(nccl_profiler_v4, nccl_init_v4);
+NCCL_PROFILER(nccl_profiler, nccl_init);
+#undef NCCL_PROFILER
 
 /* The layouts on machines of 64 bits, where NCCL runs. */
 #define NCCL_AT(part, member, offset)                                                              \

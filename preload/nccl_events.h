@@ -1,6 +1,6 @@
 /*
  * From NCCL's profiler events to records: the core under the tables of the interface's versions
- * (preload/nccl_v4.c, nccl_v5.c).
+ * (preload/nccl_versions.c).
  *
  * A collective, or a send or receive, gives
  *
