@@ -27,6 +27,17 @@ uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d)
     return grad_dtype_bytes[d];
 }
 
+enum lk_dtype lk_grad_dtype_elem(enum lk_grad_dtype d)
+{
+    static const enum lk_dtype elems[] = {
+#define ELEM_(value, name, bytes, elem) [value] = (elem),
+        LK_GRAD_DTYPE_LIST(ELEM_)
+#undef ELEM_
+    };
+
+    return elems[d];
+}
+
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
 {
     return a->world_size == b->world_size && a->nodes == b->nodes &&

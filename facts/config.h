@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "base/words.h"
 #include "facts/coll.h"
+#include "facts/dtype.h"
 #include "facts/sharding.h"
 
 #include <stdbool.h>
@@ -25,15 +26,16 @@
 enum lk_compression { LK_COMPRESSION_LIST(LK_WORD_VALUE) LK_COMPRESSION_COUNT };
 
 /*
- * X(dtype, name, bytes an element): the dtype that gradients are produced in. Bucket limits count
- * its bytes. Integer tensors keep their own.
+ * X(dtype, name, bytes an element, element type): the dtype that gradients are produced in. Bucket
+ * limits count its bytes. Integer tensors keep their own. The element type of one that lk_dtype has
+ * not is one of as many bytes.
  */
 #define LK_GRAD_DTYPE_LIST(X)                                                                      \
-    X(LK_GRAD_OWN, "own", 0)                                                                       \
-    X(LK_GRAD_F32, "float32", 4)                                                                   \
-    X(LK_GRAD_F16, "float16", 2)                                                                   \
-    X(LK_GRAD_BF16, "bfloat16", 2)                                                                 \
-    X(LK_GRAD_F8, "float8", 1)
+    X(LK_GRAD_OWN, "own", 0, LK_U8)                                                                \
+    X(LK_GRAD_F32, "float32", 4, LK_F32)                                                           \
+    X(LK_GRAD_F16, "float16", 2, LK_F16)                                                           \
+    X(LK_GRAD_BF16, "bfloat16", 2, LK_BF16)                                                        \
+    X(LK_GRAD_F8, "float8", 1, LK_U8)
 
 enum lk_grad_dtype { LK_GRAD_DTYPE_LIST(LK_WORD_VALUE) LK_GRAD_DTYPE_COUNT };
 
@@ -53,6 +55,8 @@ LK_WORDS_DECLARE(lk_overlap_mode, enum lk_overlap_mode);
 LK_WORDS_DECLARE(lk_compression, enum lk_compression);
 LK_WORDS_DECLARE(lk_grad_dtype, enum lk_grad_dtype);
 uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d); /* 0: the tensor's own */
+/* Return the element type. pre: not the tensor's own. */
+enum lk_dtype lk_grad_dtype_elem(enum lk_grad_dtype d);
 
 /* The value 0 of every member after the bucket limits means PyTorch's plain DDP. */
 struct lk_config {

@@ -453,8 +453,7 @@ void lk_cast_to_wire_ref(const void *args)
     const double *in = a->in;
 
     for (size_t i = 0; i < a->n; i++)
-        a->out[i] =
-            a->dtype == LK_F16 ? lk_f16_from_f32((float)in[i]) : lk_bf16_from_f32((float)in[i]);
+        lk_dtype_from_f32(a->dtype, &a->out[i], &(float){(float)in[i]}, 1);
 }
 
 void lk_cast_from_wire_ref(const void *args)
@@ -463,8 +462,7 @@ void lk_cast_from_wire_ref(const void *args)
     double *out = a->out;
 
     for (size_t i = 0; i < a->n; i++)
-        out[i] =
-            (double)(a->dtype == LK_F16 ? lk_f32_from_f16(a->in[i]) : lk_f32_from_bf16(a->in[i]));
+        out[i] = lk_dtype_at(a->dtype, a->in, i);
 }
 
 /* Ops without arithmetic are the same in float64. */

@@ -50,18 +50,6 @@ struct build {
 
 /* ---- Tensors ---- */
 
-/*
- * Return a marker dtype: tensors of one dtype share buckets, so equal gradient dtypes get equal
- * markers.
- */
-static enum lk_dtype marker(enum lk_grad_dtype d)
-{
-    return d == LK_GRAD_F32    ? LK_F32
-           : d == LK_GRAD_F16  ? LK_F16
-           : d == LK_GRAD_BF16 ? LK_BF16
-                               : LK_U8;
-}
-
 static enum lk_status set_tensors(struct build *b)
 {
     enum lk_grad_dtype d = b->config->grad_dtype;
@@ -70,7 +58,7 @@ static enum lk_status set_tensors(struct build *b)
     for (size_t i = 0; d != LK_GRAD_OWN && i < b->job->n_tensors; i++)
         if (lk_dtype_is_float(b->job->tensors[i].dtype)) {
             b->tensors[i].bytes = b->job->tensors[i].elems * lk_grad_dtype_bytes(d);
-            b->tensors[i].dtype = marker(d);
+            b->tensors[i].dtype = lk_grad_dtype_elem(d); /* tensors of one dtype share buckets */
         }
     LK_PASS(lk_bucket_rebuilt(b->tensors, b->job->n_tensors, b->job->ready_order,
                               b->config->first_bytes, b->config->cap_bytes, &b->plan));
