@@ -185,7 +185,7 @@ enum lk_status lk_record_save_text(const struct lk_record *r, const void *base, 
     }                                                                                              \
     struct lk_record
 
-/* Append a pair with copies of both texts. */
+/* Append a pair with copies of both texts; the owner frees them and the array. LK_ENOMEM. */
 enum lk_status lk_pairs_add(struct lk_pair **pairs, size_t *n, const char *key, const char *value);
 
 #endif

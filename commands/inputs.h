@@ -9,7 +9,8 @@
 #include <stddef.h>
 
 /* Read a cluster: a path, or the name of a preset (facts/preset.h). Its points that contradict each
- * other are warned of. */
+ * other are warned of. LK_EIO: it is neither, or cannot be read; LK_EPARSE. *out is freed by
+ * lk_cluster_fini. */
 enum lk_status find_cluster(const char *name, struct lk_cluster *out);
 /*
  * Warn of points of one collective, size, count of GPUs and way of timing whose times differ by
@@ -27,7 +28,8 @@ enum lk_status job_and_cluster(const char *command, const char **operands, int n
                                const char *cluster);
 
 /* Read the job file `path`; of a directory its job.json or, without one, a job of the runs at or
- * below it. */
+ * below it. LK_EIO, LK_EPARSE; LK_EEVIDENCE: the runs are too few steps. *out is freed by
+ * lk_job_fini. */
 enum lk_status find_job(const char *path, struct lk_job *out);
 /* Build one job from the traces of several run directories (profiler/analysis/run_set.h). With one
  * operand this is find_job. */

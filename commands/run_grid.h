@@ -24,7 +24,7 @@ extern const struct lk_record run_index_record, run_result_record;
 
 /* One configuration to be measured. */
 struct run_point {
-    struct lk_config config; /* its gpus are the ranks; no bucket limits */
+    struct lk_config config; /* its world size is the ranks; no bucket limits */
     bool on_curve;           /* belongs to the scaling curve, not only to the local batches */
 };
 
@@ -52,7 +52,7 @@ struct run_grid {
  * not divide by the ranks.
  */
 enum lk_status run_grid_plan(const struct run_options *o, struct run_grid *out);
-void run_grid_fini(struct run_grid *s);
+void run_grid_fini(struct run_grid *s); /* zeroes it; safe on a zeroed one */
 
 /* Write run.json, the index of the parts that are done. */
 enum lk_status run_grid_write_index(const struct run_grid *s, const char *path);
@@ -88,7 +88,8 @@ enum lk_status run_finish_single(const struct run_options *o, int ranks,
 /* Write result.json. gpu_state is rank 0's; one that was not sampled is left out. */
 enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
                                 int64_t warmup_steps, const struct gpu_state *gpu_state);
-/* Read it; freed by lk_train_result_fini. */
+/* Read it. LK_EIO, LK_EPARSE. *out is written only on success, and freed by lk_train_result_fini.
+ */
 enum lk_status run_result_read(const char *path, struct lk_train_result *out);
 
 #endif

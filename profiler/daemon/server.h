@@ -32,7 +32,8 @@ struct lk_daemon_process {
     uint64_t quiet_ns;    /* it is not told again before this */
     unsigned told;        /* how often */
     char address[108];    /* its socket's path */
-    char *trace;          /* the file that it writes; ".tmp" at its end until it is complete */
+    char *trace;          /* the file that it writes, ".tmp" at its end until it is complete; the
+                             daemon's */
 };
 
 struct lk_daemon;
@@ -50,7 +51,8 @@ int lk_daemon_descriptor(const struct lk_daemon *d); /* readable: lk_daemon_serv
  * makes no sense, or an answer that nobody takes, is counted. */
 void lk_daemon_serve(struct lk_daemon *d);
 
-/* Return the processes that asked, by the order of their first question. Borrowed. */
+/* Return the processes that asked, by the order of their first question. Borrowed: valid until
+ * lk_daemon_serve or lk_daemon_close. */
 const struct lk_daemon_process *lk_daemon_processes(const struct lk_daemon *d, size_t *n);
 /* Return how many messages were left out because they made no sense. */
 uint64_t lk_daemon_ignored(const struct lk_daemon *d);
