@@ -85,10 +85,8 @@ enum lk_status lk_stats_bootstrap_ratio(const double *a, const double *b, size_t
             sum_b += b[pick];
         }
         draws[i] = sum_a / sum_b;
-        if (!isfinite(draws[i])) {
-            st = lk_fail(LK_EEVIDENCE, "the ratio of means is not finite: a divisor is 0");
-            goto out;
-        }
+        if (!isfinite(draws[i]))
+            LK_TRY(lk_fail(LK_EEVIDENCE, "the ratio of means is not finite: a divisor is 0"));
     }
     *out = lk_stats_interval(NAN, draws, (size_t)resamples, level);
     out->value = ratio;

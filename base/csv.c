@@ -202,12 +202,10 @@ static enum lk_status scan_rows(struct scanner *s)
         size_t first = t->n_cells;
 
         LK_TRY(scan_row(s));
-        if (t->n_cells - first != t->width) {
-            st = lk_fail(LK_EPARSE, "%s:%zu: the row has %zu field%s, the header has %zu", t->name,
-                         s->row_line, t->n_cells - first, t->n_cells - first == 1 ? "" : "s",
-                         t->width);
-            goto out;
-        }
+        if (t->n_cells - first != t->width)
+            LK_TRY(lk_fail(LK_EPARSE, "%s:%zu: the row has %zu field%s, the header has %zu",
+                           t->name, s->row_line, t->n_cells - first,
+                           t->n_cells - first == 1 ? "" : "s", t->width));
         LK_TRY(lk_array_grow(&t->rows, &s->rows_capacity, t->n_rows + 1, sizeof *t->rows));
         t->rows[t->n_rows++] = (struct csv_row){s->row_line, first};
     }

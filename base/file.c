@@ -55,25 +55,19 @@ static enum lk_status read_all(gzFile gz, const char *path, size_t max, char **o
         LK_TRY(lk_array_grow(&text, &capacity, size + READ_STEP + 1, 1));
         room = capacity - size - 1;
         n = gzread(gz, text + size, room > INT_MAX / 2 ? INT_MAX / 2 : (unsigned)room);
-        if (n < 0) {
-            st = lk_fail(LK_EIO, "%s: cannot read: %s", path, gz_text(gz));
-            goto out;
-        }
+        if (n < 0)
+            LK_TRY(lk_fail(LK_EIO, "%s: cannot read: %s", path, gz_text(gz)));
         if (n == 0)
             break;
         size += (size_t)n;
-        if (size > max) {
-            st = lk_fail(LK_EPARSE, "%s: larger than %zu %s", path, max % MEBI ? max : max / MEBI,
-                         max % MEBI ? "bytes" : "MiB");
-            goto out;
-        }
+        if (size > max)
+            LK_TRY(lk_fail(LK_EPARSE, "%s: larger than %zu %s", path, max % MEBI ? max : max / MEBI,
+                           max % MEBI ? "bytes" : "MiB"));
     }
     /* gzread returns the data of a gzip stream that ends too early; only gzerror tells. */
     (void)gzerror(gz, &code);
-    if (code != Z_OK && code != Z_STREAM_END) {
-        st = lk_fail(LK_EIO, "%s: the gzip data end too early", path);
-        goto out;
-    }
+    if (code != Z_OK && code != Z_STREAM_END)
+        LK_TRY(lk_fail(LK_EIO, "%s: the gzip data end too early", path));
     text[size] = '\0';
     *out_text = text;
     *out_size = size;
@@ -187,10 +181,8 @@ enum lk_status lk_writer_open(const char *path, bool gz, struct lk_writer **out)
     } else {
         w->file = fdopen(fd, "wb");
     }
-    if (!w->gz && !w->file) {
-        st = lk_fail(LK_ENOMEM, "%s: cannot allocate a buffer", path);
-        goto out;
-    }
+    if (!w->gz && !w->file)
+        LK_TRY(lk_fail(LK_ENOMEM, "%s: cannot allocate a buffer", path));
     w->fd = fd;
     fd = -1;
     LK_HAND_OVER(out, w);

@@ -383,6 +383,19 @@ void lk_scan_leave(struct lk_scan *s, int64_t depth)
     (void)skip_to(s, depth - 1);
 }
 
+bool lk_scan_next_object(struct lk_scan *s)
+{
+    enum lk_scan_token token;
+
+    while ((token = lk_scan_next(s)) != LK_SCAN_CLOSE && token != LK_SCAN_END) {
+        if (token == LK_SCAN_OBJECT)
+            return true;
+        if (token == LK_SCAN_ARRAY)
+            lk_scan_leave(s, s->depth);
+    }
+    return false;
+}
+
 /* ---- Slices ---- */
 
 void lk_scan_pin(struct lk_scan *s)

@@ -4,7 +4,7 @@
  * sloppy: commas and colons are blanks, bare words (NaN, ncclFloat32) are words, bytes that are no
  * UTF-8 pass. A file that ends too early ends as one that was closed, and says so.
  *
- *     while (lk_scan_next(s) == LK_SCAN_OBJECT) {      an array of objects
+ *     while (lk_scan_next_object(s)) {                 an array of objects
  *         lk_scan_pin(s);                              slices stay valid until unpinned
  *         lk_scan_object(s, table, LK_COUNT(table), &x);
  *         lk_scan_unpin(s);
@@ -101,6 +101,9 @@ struct lk_scan_member {
  * others are missing. False: the file ends in it. pre: pinned, or in memory.
  */
 bool lk_scan_object(struct lk_scan *s, const struct lk_scan_member *table, size_t n, void *out);
+/* Go to the next object of the array in which the scanner is, past values that are none. False: the
+ * array, or the file, has ended. */
+bool lk_scan_next_object(struct lk_scan *s);
 /* Skip up to the CLOSE of the object or array in which `depth` was s->depth. */
 void lk_scan_leave(struct lk_scan *s, int64_t depth);
 

@@ -70,10 +70,8 @@ static enum lk_status inherit(const struct lk_record *r, const char *name, struc
     LK_TRY(lk_json_as_text(base, &of));
     if (l->n > LK_BASES_MAX)
         return lk_json_error(base, "more than %d files, each the base of another", LK_BASES_MAX);
-    if (r->find_base(name, of, &path) != LK_OK) {
-        st = lk_json_error(base, "%s", lk_error_text());
-        goto out;
-    }
+    if (r->find_base(name, of, &path) != LK_OK)
+        LK_TRY(lk_json_error(base, "%s", lk_error_text()));
     LK_TRY(lk_json_load(path, &l->docs[mine + 1]));
     l->n++;
     base = lk_json_root(l->docs[mine + 1]);

@@ -147,10 +147,8 @@ static enum lk_status read_list(const struct lk_option *row, enum lk_option_type
 
     LK_TRY(lk_strdup(&copy, text));
     for (rest = copy; (item = lk_list_next(&rest)); n++) {
-        if (n == LK_OPTION_LIST_MAX) {
-            st = lk_fail(LK_EUSAGE, "has more than %d items", LK_OPTION_LIST_MAX);
-            goto out;
-        }
+        if (n == LK_OPTION_LIST_MAX)
+            LK_TRY(lk_fail(LK_EUSAGE, "has more than %d items", LK_OPTION_LIST_MAX));
         LK_TRY(set_value(row, type, item, (char *)items + (size_t)n * sizeof(int64_t)));
     }
     *out_n = n;

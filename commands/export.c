@@ -202,11 +202,9 @@ static enum lk_status run(void *options, const char **dirs, int n, struct lk_pag
         return lk_fail(LK_EUSAGE, "--prefix=%s: is no beginning of a file's name", o->prefix);
     LK_TRY(claim_folder(o->out, o->force));
     LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
-    if (set.n != 1) {
-        st = lk_fail(LK_EUSAGE, "%s: has %zu runs; name one, e.g. %s", dirs[0], set.n,
-                     set.runs[0].dir);
-        goto out;
-    }
+    if (set.n != 1)
+        LK_TRY(lk_fail(LK_EUSAGE, "%s: has %zu runs; name one, e.g. %s", dirs[0], set.n,
+                       set.runs[0].dir));
     if (o->step < 0)
         LK_TRY(median_step(&set.runs[0], &step));
     LK_TRY(check_step(&set.runs[0], step));

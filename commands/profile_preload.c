@@ -161,11 +161,9 @@ static enum lk_status open_way(const struct profile_request *r, void **out)
     LK_TRY(lk_alloc(&w, 1, sizeof *w));
     w->traces = r->traces;
     LK_TRY(find_library(&w->library));
-    if (!w->library && r->asked) {
-        st = lk_fail(LK_EUNSUPPORTED,
-                     "--with=preload: " LIBRARY " is neither beside lockstep nor in ../lib");
-        goto out;
-    }
+    if (!w->library && r->asked)
+        LK_TRY(lk_fail(LK_EUNSUPPORTED,
+                       "--with=preload: " LIBRARY " is neither beside lockstep nor in ../lib"));
     if (w->library)
         LK_TRY(set_variables(w, r));
     LK_HAND_OVER(out, w);

@@ -66,16 +66,12 @@ static enum lk_status check(const struct lk_bucket_tensor *tensors, size_t n, co
     for (size_t i = 0; i < n; i++) {
         size_t t = order ? order[i] : i;
 
-        if (t >= n || seen[t]) {
-            st = lk_fail(LK_EPARSE, "gradient order: item %zu is tensor %zu, which is %s", i, t,
-                         t >= n ? "out of range" : "there twice");
-            goto out;
-        }
+        if (t >= n || seen[t])
+            LK_TRY(lk_fail(LK_EPARSE, "gradient order: item %zu is tensor %zu, which is %s", i, t,
+                           t >= n ? "out of range" : "there twice"));
         seen[t] = true;
-        if ((unsigned)tensors[t].dtype >= LK_DTYPE_COUNT) {
-            st = lk_fail(LK_EPARSE, "tensor %zu has no known dtype", t);
-            goto out;
-        }
+        if ((unsigned)tensors[t].dtype >= LK_DTYPE_COUNT)
+            LK_TRY(lk_fail(LK_EPARSE, "tensor %zu has no known dtype", t));
     }
 out:
     free(seen);

@@ -65,10 +65,8 @@ enum lk_status lk_recorder_attach(struct lk_recorder *r, const struct lk_sink_op
     enum lk_status st = LK_OK;
 
     pthread_mutex_lock(&r->lock);
-    if (r->tracks || r->n_sinks == LK_SINKS_MAX) {
-        st = lk_fail(LK_EINTERNAL, "sink %s attached too late or one too many", ops->name);
-        goto out;
-    }
+    if (r->tracks || r->n_sinks == LK_SINKS_MAX)
+        LK_TRY(lk_fail(LK_EINTERNAL, "sink %s attached too late or one too many", ops->name));
     for (size_t i = 0; i < r->n_names; i++)
         if (ops->name_added && r->names[i])
             LK_TRY(ops->name_added(sink, (uint16_t)(i + 1), r->names[i]));

@@ -262,10 +262,8 @@ enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *ou
             LK_TRY(lk_trace_read(path, &traces[n]));
             n++;
         }
-    if (!n) {
-        st = lk_fail(LK_EIO, "%s: no rank*.trace.json.gz there", dir);
-        goto out;
-    }
+    if (!n)
+        LK_TRY(lk_fail(LK_EIO, "%s: no rank*.trace.json.gz there", dir));
     lk_traces_sort(traces, n);
     *out = traces;
     *out_n = n;

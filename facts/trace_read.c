@@ -381,10 +381,8 @@ enum lk_status lk_trace_read(const char *path, struct lk_trace *out)
     struct reader r = {0};
 
     LK_TRY(read_all(path, &r));
-    if (r.header.merged) {
-        st = lk_fail(LK_EPARSE, "%s: a merged trace; this needs the trace of one rank", path);
-        goto out;
-    }
+    if (r.header.merged)
+        LK_TRY(lk_fail(LK_EPARSE, "%s: a merged trace; this needs the trace of one rank", path));
     *out = r.header.ranks[0];
     r.header.ranks[0] = (struct lk_trace){0};
 out:

@@ -82,11 +82,9 @@ static enum lk_status resolve(struct lk_et_graph *g)
         places[i] = (struct place){g->nodes[i].id, (uint32_t)i};
     qsort(places, g->n, sizeof *places, by_id);
     for (size_t i = 1; i < g->n; i++)
-        if (places[i].id == places[i - 1].id) {
-            st = lk_fail(LK_EPARSE, "%s: two nodes have the id %llu", g->path,
-                         (unsigned long long)places[i].id);
-            goto out;
-        }
+        if (places[i].id == places[i - 1].id)
+            LK_TRY(lk_fail(LK_EPARSE, "%s: two nodes have the id %llu", g->path,
+                           (unsigned long long)places[i].id));
     for (size_t i = 0; i < g->n_deps; i++) {
         const struct place key = {.id = g->deps[i]};
         const struct place *found = bsearch(&key, places, g->n, sizeof key, by_id);

@@ -129,17 +129,12 @@ static enum lk_status read_node(struct lk_et_graph *g, struct lk_scan *s, bool *
 
 static enum lk_status read_nodes(struct lk_et_graph *g, struct lk_scan *s)
 {
-    enum lk_scan_token token;
     bool whole = true;
 
-    while (whole && (token = lk_scan_next(s)) != LK_SCAN_CLOSE && token != LK_SCAN_END) {
+    while (whole && lk_scan_next_object(s)) {
         size_t n = g->n, n_deps = g->n_deps;
         enum lk_status st;
 
-        if (token == LK_SCAN_ARRAY)
-            lk_scan_leave(s, s->depth);
-        if (token != LK_SCAN_OBJECT)
-            continue;
         lk_scan_pin(s);
         st = read_node(g, s, &whole);
         g->e->source.n_read++;

@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "facts/bounds.h"
 #include "facts/coll.h"
 
@@ -52,19 +53,9 @@ const char *lk_events_text(const struct lk_events *e, uint32_t name)
     return e->names + e->name_at[name];
 }
 
-/* FNV-1a. */
-static uint64_t hash(const char *text, size_t n)
-{
-    uint64_t h = 14695981039346656037ULL;
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)text[i]) * 1099511628211ULL;
-    return h;
-}
-
 static size_t find(const struct lk_events *e, const char *text, size_t n)
 {
-    size_t i = hash(text, n) & (e->n_slots - 1);
+    size_t i = lk_hash(text, n) & (e->n_slots - 1);
 
     while (e->slots[i]) {
         const char *known = lk_events_text(e, e->slots[i] - 1);

@@ -118,15 +118,10 @@ static enum lk_status read_entry(struct flight *f, struct lk_scan *s, bool *more
 
 static enum lk_status read_entries(struct flight *f, struct lk_scan *s)
 {
-    enum lk_scan_token token;
     bool more = true;
 
-    while (more && (token = lk_scan_next(s)) != LK_SCAN_CLOSE && token != LK_SCAN_END) {
-        if (token == LK_SCAN_ARRAY)
-            lk_scan_leave(s, s->depth);
-        if (token == LK_SCAN_OBJECT)
-            LK_PASS(read_entry(f, s, &more));
-    }
+    while (more && lk_scan_next_object(s))
+        LK_PASS(read_entry(f, s, &more));
     return LK_OK;
 }
 

@@ -296,10 +296,8 @@ static enum lk_status add_ranks(struct lk_events *e, const struct sorted *files,
     LK_TRY(list_devices(e, &devices, &n_devices));
     if (files->n_traces == 1 && (options->rank < 0 || n_devices > 1))
         options->rank = 0; /* the only one */
-    if (options->rank < 0 && (e->source.rank < 0 || n_devices > 1)) {
-        st = refuse_rank(files->traces[k]);
-        goto out;
-    }
+    if (options->rank < 0 && (e->source.rank < 0 || n_devices > 1))
+        LK_TRY(refuse_rank(files->traces[k]));
     if (n_devices > 1) /* a file a node */
         options->rank = (int)(place_of(files, k) * n_devices);
     if (!options->world_size)

@@ -36,12 +36,10 @@ static enum lk_status add_folder(const char *folder, const struct wanted *w, str
         if (!lk_is_file(path)) /* a folder, a link to nothing, a pipe */
             continue;
         LK_TRY(lk_format_of(path, &format));
-        if (format && format->role == LK_FORMAT_OWN && !w->points) {
-            st = lk_fail(LK_EPARSE,
-                         "%s: is a run directory of lockstep's own, which lockstep analyze reads",
-                         folder);
-            goto out;
-        }
+        if (format && format->role == LK_FORMAT_OWN && !w->points)
+            LK_TRY(lk_fail(LK_EPARSE,
+                           "%s: is a run directory of lockstep's own, which lockstep analyze reads",
+                           folder));
         if (format && (w->points ? format->points != NULL : format->read != NULL))
             LK_TRY(lk_names_add(&out->at, &out->n, &out->capacity, path));
     }

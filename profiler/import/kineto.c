@@ -265,15 +265,10 @@ static enum lk_status read_event(struct reader *r, bool *more)
 /* Read the array of events; behind it, the scanner is in the object again. */
 static enum lk_status read_events(struct reader *r)
 {
-    enum lk_scan_token token;
     bool more = true;
 
-    while (more && (token = lk_scan_next(&r->s)) != LK_SCAN_CLOSE && token != LK_SCAN_END) {
-        if (token == LK_SCAN_OBJECT)
-            LK_PASS(read_event(r, &more));
-        else if (token == LK_SCAN_ARRAY)
-            lk_scan_leave(&r->s, r->s.depth);
-    }
+    while (more && lk_scan_next_object(&r->s))
+        LK_PASS(read_event(r, &more));
     return LK_OK;
 }
 

@@ -1,7 +1,7 @@
 #include "profiler/import/nccl_inspector.h"
 
 #include "base/array.h"
-#include "base/file.h"
+#include "base/hash.h"
 #include "base/json_scan.h"
 #include "base/stats.h"
 #include "facts/bounds.h"
@@ -125,15 +125,6 @@ struct reader {
     int64_t rank, ranks, nodes, left; /* objects without a header that belong to it */
 };
 
-static uint64_t hash(const char *text, size_t n)
-{
-    uint64_t h = 14695981039346656037ULL;
-
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (unsigned char)text[i]) * 1099511628211ULL;
-    return h;
-}
-
 /* "v4.3": the fourth format, in its third form. */
 static enum lk_status check_version(struct reader *r)
 {
@@ -162,7 +153,7 @@ static void begin_dump(struct reader *r)
 {
     const struct members *m = &r->m;
 
-    r->communicator = hash(lk_scan_at(&r->scan, &m->id), m->id.n);
+    r->communicator = lk_hash(lk_scan_at(&r->scan, &m->id), m->id.n);
     r->rank = m->rank <= LK_RANKS_MAX ? m->rank : -1;
     r->ranks = m->ranks;
     r->nodes = m->nodes;

@@ -374,15 +374,11 @@ static enum lk_status unpack(const char *path, char **out)
         goto out;
     LK_TRY(lk_asprintf(out, "%s/lockstep-import-XXXXXX", folder));
     fd = mkstemp(*out);
-    if (fd < 0) {
-        st = lk_fail(LK_EIO, "%s: cannot make a temporary file: %s", *out, strerror(errno));
-        goto out;
-    }
+    if (fd < 0)
+        LK_TRY(lk_fail(LK_EIO, "%s: cannot make a temporary file: %s", *out, strerror(errno)));
     for (; n > 0; n = gzread(gz, piece, PIECE))
-        if (write(fd, piece, (size_t)n) != n) {
-            st = lk_fail(LK_EIO, "%s: cannot unpack into %s: %s", path, *out, strerror(errno));
-            goto out;
-        }
+        if (write(fd, piece, (size_t)n) != n)
+            LK_TRY(lk_fail(LK_EIO, "%s: cannot unpack into %s: %s", path, *out, strerror(errno)));
     if (n < 0)
         st = lk_fail(LK_EIO, "%s: cannot read: %s", path, gzerror(gz, &code));
 out:

@@ -66,17 +66,12 @@ static enum lk_status take_node(const struct lk_scan *s, const struct node *n,
 
 static enum lk_status read_nodes(struct lk_scan *s, struct lk_events *out)
 {
-    enum lk_scan_token token;
     bool more = true;
 
-    while (more && (token = lk_scan_next(s)) != LK_SCAN_CLOSE && token != LK_SCAN_END) {
+    while (more && lk_scan_next_object(s)) {
         enum lk_status st = LK_OK;
         struct node n = {0};
 
-        if (token == LK_SCAN_ARRAY)
-            lk_scan_leave(s, s->depth);
-        if (token != LK_SCAN_OBJECT)
-            continue;
         lk_scan_pin(s);
         more = lk_scan_object(s, node_table, LK_COUNT(node_table), &n);
         out->source.n_read += more;

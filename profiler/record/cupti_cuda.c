@@ -354,10 +354,8 @@ static enum lk_status open_with(const struct lk_cupti_config *config,
     LK_TRY(lk_cupti_records_init(&g->records, config, &g->call));
     LK_TRY(lk_cupti_buffers_init(&g->buffers, config, g->version >= CUPTI_VERSION_REFUSABLE));
     ours = atomic_compare_exchange_strong(&current, &none, g);
-    if (!ours) {
-        st = lk_fail(LK_EINTERNAL, "CUPTI: this process has a session already");
-        goto out;
-    }
+    if (!ours)
+        LK_TRY(lk_fail(LK_EINTERNAL, "CUPTI: this process has a session already"));
     LK_TRY(start(g));
     lk_log(LK_LOG_PROFILE, LK_INFO, "GPU records by %s", g->text);
     LK_HAND_OVER(out, g);

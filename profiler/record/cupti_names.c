@@ -5,6 +5,7 @@
 #include "profiler/record/cupti_names.h"
 
 #include "base/array.h"
+#include "base/hash.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,18 +165,9 @@ enum lk_status lk_cupti_names_add(struct lk_cupti_names *n, uint16_t id, const c
     return st;
 }
 
-static size_t hash(const char *text)
-{
-    uint64_t h = 0xcbf29ce484222325U; /* FNV-1a */
-
-    for (; *text; text++)
-        h = (h ^ (unsigned char)*text) * 0x100000001b3U;
-    return (size_t)(h ^ h >> 32);
-}
-
 int lk_cupti_names_kernel(struct lk_cupti_names *n, const char *symbol)
 {
-    size_t i = hash(symbol) & (KERNEL_SLOTS - 1);
+    size_t i = lk_hash(symbol, strlen(symbol)) & (KERNEL_SLOTS - 1);
 
     while (n->kernels[i].symbol && strcmp(n->kernels[i].symbol, symbol) != 0)
         i = (i + 1) & (KERNEL_SLOTS - 1);

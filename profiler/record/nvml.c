@@ -386,10 +386,8 @@ enum lk_status lk_nvml_sampler_start(struct lk_nvml *n, const struct lk_nvml_sam
     s->period_ns = lk_ns_from_s(config->period_s);
     s->timeout_ns = lk_ns_from_s(config->timeout_s);
     LK_TRY(open_track(s, config->recorder));
-    if (pthread_mutex_init(&s->lock, NULL)) {
-        st = lk_fail(LK_ENOMEM, "NVML: cannot make a mutex");
-        goto out;
-    }
+    if (pthread_mutex_init(&s->lock, NULL))
+        LK_TRY(lk_fail(LK_ENOMEM, "NVML: cannot make a mutex"));
     if (pthread_cond_init(&s->changed, NULL))
         st = lk_fail(LK_ENOMEM, "NVML: cannot make a condition variable");
     else

@@ -113,24 +113,18 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
     LK_TRY(lk_record_save_text(&lk_run_info_record, info, &text, &text_bytes));
     LK_TRY(lk_asprintf(&temporary, "%s.tmp.%ld", path, (long)getpid()));
     f->fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (f->fd < 0) {
-        st = lk_fail(LK_EIO, "%s: cannot create: %s", path, strerror(errno));
-        goto out;
-    }
+    if (f->fd < 0)
+        LK_TRY(lk_fail(LK_EIO, "%s: cannot create: %s", path, strerror(errno)));
     /* The reader refuses a locked file; the kernel drops the lock when the process ends. */
-    if (flock(f->fd, LOCK_EX | LOCK_NB)) {
-        st = lk_fail(LK_EIO, "%s: cannot lock: %s", path, strerror(errno));
-        goto out;
-    }
+    if (flock(f->fd, LOCK_EX | LOCK_NB))
+        LK_TRY(lk_fail(LK_EIO, "%s: cannot lock: %s", path, strerror(errno)));
     f->header_bytes = round_up(sizeof *f->header + text_bytes, LK_SPAN_FILE_ALIGN);
     LK_TRY(map_region(f, 0, f->header_bytes, &map));
     f->header = map;
     f->size_bytes = f->header_bytes;
     fill_header(f, text, text_bytes);
-    if (rename(temporary, path)) {
-        st = lk_fail(LK_EIO, "%s: cannot rename to: %s", path, strerror(errno));
-        goto out;
-    }
+    if (rename(temporary, path))
+        LK_TRY(lk_fail(LK_EIO, "%s: cannot rename to: %s", path, strerror(errno)));
     LK_HAND_OVER(out, f);
 out:
     if (f && f->fd >= 0 && temporary)
