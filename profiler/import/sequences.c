@@ -381,23 +381,43 @@ static enum lk_status find_in_group(const struct group *g, struct lk_sequence_fi
 
 /* ---- Blame ---- */
 
-/* List who waits for a rank that has not joined, in any group. */
-static enum lk_status list_waiting(const struct lk_sequence_findings *f, struct lk_rank_list *out)
+/* Return true if a member of the group has no file here: it may not have joined what others wait
+ * in. */
+static bool lacks_member(const struct lk_sequences *s, uint32_t group)
 {
-    for (size_t i = 0; i < f->n; i++)
-        for (size_t k = 0; k < f->at[i].others.n; k++)
-            if (f->at[i].kind == LK_SEQUENCE_NOT_JOINED)
-                LK_PASS(lk_rank_list_add(out, f->at[i].others.at[k]));
+    const struct lk_rank_list *members = group < s->n_members ? &s->members[group] : NULL;
+
+    for (size_t i = 0; members && i < members->n; i++)
+        if (!lk_rank_list_has(&s->ranks, members->at[i]))
+            return true;
+    return false;
+}
+
+/* List who waits for a rank that has not joined, in any group, or may do so for one whose file is
+ * missing. */
+static enum lk_status list_waiting(const struct lk_sequences *s,
+                                   const struct lk_sequence_findings *f, struct lk_rank_list *out)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        const struct lk_sequence_finding *x = &f->at[i];
+        const struct lk_rank_list *who =
+            x->kind == LK_SEQUENCE_NOT_JOINED                                   ? &x->others
+            : x->kind == LK_SEQUENCE_NOT_COMPLETED && lacks_member(s, x->group) ? &x->ranks
+                                                                                : NULL;
+
+        for (size_t k = 0; who && k < who->n; k++)
+            LK_PASS(lk_rank_list_add(out, who->at[k]));
+    }
     return LK_OK;
 }
 
 /* Set the roots: those that others wait for and that wait for nobody. */
-static enum lk_status find_roots(struct lk_sequence_findings *f)
+static enum lk_status find_roots(const struct lk_sequences *s, struct lk_sequence_findings *f)
 {
     struct lk_rank_list waiting = {0};
     enum lk_status st = LK_OK;
 
-    LK_TRY(list_waiting(f, &waiting));
+    LK_TRY(list_waiting(s, f, &waiting));
     for (size_t i = 0; i < f->n; i++)
         for (size_t k = 0; k < f->at[i].ranks.n; k++)
             if (f->at[i].kind == LK_SEQUENCE_NOT_JOINED &&
@@ -441,7 +461,7 @@ enum lk_status lk_sequences_find(struct lk_sequences *s, struct lk_sequence_find
         out->at[out->n++] = f;
         f = (struct lk_sequence_finding){0};
     }
-    LK_TRY(find_roots(out));
+    LK_TRY(find_roots(s, out));
     if (out->n)
         qsort(out->at, out->n, sizeof *out->at, finding_order);
 out:

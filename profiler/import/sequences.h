@@ -14,7 +14,8 @@
  *   1. where a rank's open number is complete on another one, which waits in a later one, all have
  *      joined it: the rank itself is stuck, its GPU or the thread that watches it;
  *   2. where a rank has not joined a number in which others wait, these wait for it. To blame are
- *      the ranks that others wait for and that wait for nobody, over all groups;
+ *      the ranks that others wait for and that wait for nobody, over all groups. One that waits
+ *      in a group of which a member's file is missing may wait for that member;
  *   3. a number that all have enqueued and that is complete on none is a symptom: it is behind
  *      another group's, or a receive, and names nobody.
  */

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "profiler/import/file_rank.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/suite.h"
 
@@ -191,14 +192,15 @@ END_TEST
 
 /*
  * A made hang: 12 ranks in groups of 4 neighbours and in groups of 3 that are 4 apart, each with
- * collectives of both in turn. A rank's GPU runs them in order, its host is at most AHEAD in front
- * of it. A culprit's host stops at a random place, or its GPU does not end a collective that the
- * others do.
+ * collectives of both in turn. A rank's GPU runs them in order, its host is at most `ahead` in
+ * front of it: 1 where it waits for each. A culprit's host stops at a random place, or its GPU does
+ * not end a collective that the others do.
  */
-enum { RANKS = 12, ROUNDS = 40, AHEAD = 6, HANGS = 400 };
+enum { RANKS = 12, ROUNDS = 40, HANGS = 400 };
 
 struct hang {
     bool stuck;
+    int ahead;
     int culprits[2], n_culprits;
     int stop[RANKS]; /* how many collectives the host enqueues, or the GPU ends, at most */
     int enqueued[RANKS], ended[RANKS];
@@ -222,7 +224,7 @@ static bool all_started(const struct hang *h, int group, int k)
 static bool advance(struct hang *h, int r)
 {
     int host = h->stuck ? ROUNDS : h->stop[r], gpu = h->stuck ? h->stop[r] : ROUNDS;
-    int k = h->ended[r], most = k + AHEAD < host ? k + AHEAD : host;
+    int k = h->ended[r], most = k + h->ahead < host ? k + h->ahead : host;
     bool moved = h->enqueued[r] < most;
 
     h->enqueued[r] = moved ? most : h->enqueued[r];
@@ -238,6 +240,7 @@ static void make_hang(struct hang *h, struct lk_rng *g)
     bool moved = true;
 
     *h = (struct hang){.stuck = lk_rng_below(g, 2), .n_culprits = 1};
+    h->ahead = 1 + (int)lk_rng_below(g, 6);
     h->n_culprits += !h->stuck && lk_rng_below(g, 2);
     for (int r = 0; r < RANKS; r++) {
         h->stop[r] = ROUNDS;
@@ -297,7 +300,7 @@ START_TEST(culprits_of_hangs_are_named_and_nobody_else)
 {
     struct lk_rng g = lk_rng_init(1, lk_rng_stream("hangs", 0));
 
-    for (int i = 0; i < HANGS; i++) {
+    for (int i = 0; i < (int)cases_or(HANGS); i++) {
         struct lk_sequence_findings f;
         struct lk_sequences s = {0};
         size_t named = 0;
@@ -323,6 +326,49 @@ START_TEST(culprits_of_hangs_are_named_and_nobody_else)
         lk_sequence_findings_fini(&f);
         lk_sequences_fini(&s);
     }
+}
+END_TEST
+
+/* The same hangs, of which the file of one rank is missing, a culprit's or another's: nobody but a
+ * culprit is named; where the culprits' files are here, and the missing rank waited like all
+ * others, mostly somebody is. */
+START_TEST(nobody_is_named_for_a_missing_rank)
+{
+    struct lk_rng g = lk_rng_init(1, lk_rng_stream("missing", 0));
+    size_t named = 0, cases = 0;
+
+    for (size_t i = 0; i < cases_or(HANGS); i++) {
+        struct lk_sequence_findings f;
+        struct lk_sequences s = {0};
+        struct hang h;
+        int missing = (int)lk_rng_below(&g, RANKS);
+        bool one = false;
+
+        make_hang(&h, &g);
+        missing = i % 4 ? missing : h.culprits[0];
+        for (int r = 0; r < RANKS; r++)
+            if (r != missing)
+                record(&h, r, &s);
+        must(lk_sequences_find(&s, &f));
+        for (size_t k = 0; k < f.n; k++) {
+            const struct lk_rank_list *who =
+                f.at[k].kind == LK_SEQUENCE_STUCK ? &f.at[k].ranks : &f.at[k].roots;
+
+            if (f.at[k].kind != f.at[0].kind)
+                continue;
+            one = one || who->n;
+            for (size_t m = 0; m < who->n; m++)
+                ck_assert_msg(is_culprit(&h, who->at[m]),
+                              "hang %zu without rank %d: rank %d is named, not %d", i, missing,
+                              who->at[m], h.culprits[0]);
+        }
+        cases += !is_culprit(&h, missing);
+        named += one && !is_culprit(&h, missing);
+        lk_sequence_findings_fini(&f);
+        lk_sequences_fini(&s);
+    }
+    fprintf(stderr, "named in %zu of %zu hangs\n", named, cases);
+    ck_assert_uint_gt(2 * named, cases);
 }
 END_TEST
 
@@ -363,6 +409,51 @@ static const struct {
     {{"trace7.json"}, {-1}},
 };
 
+/* The names that PyTorch, Kineto, Chakra and their users give to twelve ranks. */
+static const struct {
+    const char *prefix, *suffix;
+    bool padded;
+} formats[] = {
+    {"nccl_trace_rank_", "", false},
+    {"/tmp/job7/nccl_trace_rank_", "", false},
+    {"_dump_", "", false},
+    {"dump.", "", false},
+    {"worker", ".pt.trace.json", false},
+    {"worker", ".1700000000000.pt.trace.json.gz", false},
+    {"rank", ".json", false},
+    {"rank-", "_step_10.json.gz", false},
+    {"trace_rank", "_of_12.json", true},
+    {"8gpu/run3_", ".json", true},
+    {"chakra.", ".et", false},
+    {"h100-", "-4711.pt.trace.json", false},
+};
+
+/* Each rank's name tells it, in whatever order the files are given. */
+START_TEST(formats_tell_twelve_ranks)
+{
+    struct lk_rng g = lk_rng_init(1, (uint64_t)_i);
+    char *paths[RANKS];
+    int ranks[RANKS], order[RANKS];
+
+    for (int r = 0; r < RANKS; r++)
+        order[r] = r;
+    for (int r = RANKS - 1; r > 0; r--) {
+        int other = (int)lk_rng_below(&g, (uint64_t)r + 1), rank = order[r];
+
+        order[r] = order[other];
+        order[other] = rank;
+    }
+    for (int r = 0; r < RANKS; r++)
+        must(lk_asprintf(&paths[r], formats[_i].padded ? "%s%02d%s" : "%s%d%s", formats[_i].prefix,
+                         order[r], formats[_i].suffix));
+    lk_file_ranks((const char *const *)paths, RANKS, ranks);
+    for (int r = 0; r < RANKS; r++) {
+        ck_assert_msg(ranks[r] == order[r], "%s: %d", paths[r], ranks[r]);
+        free(paths[r]);
+    }
+}
+END_TEST
+
 START_TEST(names_tell_ranks)
 {
     int ranks[4];
@@ -380,6 +471,8 @@ SUITE(sequences, t)
 {
     tcase_add_test(t, culprits_of_hangs_are_named_and_nobody_else);
     tcase_add_test(t, a_rank_outside_its_group_is_an_error);
+    tcase_add_test(t, nobody_is_named_for_a_missing_rank);
+    tcase_add_loop_test(t, formats_tell_twelve_ranks, 0, LK_COUNT(formats));
     tcase_add_loop_test(t, names_tell_ranks, 0, LK_COUNT(names));
     tcase_add_loop_test(t, first_is_found, 0, LK_COUNT(rows));
     tcase_add_test(t, missing_files_are_named);
