@@ -17,7 +17,8 @@
     X(replay)                                                                                      \
     X(profile)                                                                                     \
     X(calibrate)                                                                                   \
-    X(import) X(analyze) X(predict) X(whatif) X(validate) X(compare) X(report) X(export)
+    X(import)                                                                                      \
+    X(collectives) X(analyze) X(predict) X(whatif) X(validate) X(compare) X(report) X(export)
 
 #define DECLARE(name) extern const struct lk_command lk_command_##name;
 COMMANDS(DECLARE)

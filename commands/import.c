@@ -13,9 +13,6 @@
 
 #define OPTION(...) ROW(struct import_options, __VA_ARGS__)
 
-/* The order of enum lk_bench_place. */
-static const char *const place_names[] = {"in", "out", NULL};
-
 static const char *const step_names[] = {"launch", "gpu", NULL};
 
 /* clang-format off */
@@ -32,19 +29,9 @@ static const struct lk_option rows[] = {
            .help = "GPU work is of the step that launched it, as HTA counts, or of the one in which it runs"),
     OPTION("drop-last", drop_last, FLAG,
            .help = "leave out the last step, as HTA does: its work may be cut off"),
-    OPTION("collectives", csv, FILE, .role = LK_ROLE_INPUT, .group = "collectives",
+    OPTION("collectives", bench.csv, FILE, .role = LK_ROLE_INPUT, .group = "collectives",
            .help = "CSV with columns collective, gpus, nodes, bytes, seconds (or time_us)"),
-    OPTION("where", where, TEXT,
-           .help = "read only the rows of the CSV in which a column contains a text: gpu=H100, interconnect=EFA"),
-    OPTION("place", place, CHOICE, .choices = place_names, .fallback = "in",
-           .help = "which of nccl-tests' two times: in place, as DDP reduces, or out of place"),
-    OPTION("collective", collective, TEXT,
-           .help = "collective of the logs, if they do not name it: one for all, or one a log, "
-                   "apart by commas"),
-    OPTION("gpus", gpus, INTS, .min = 1, .max = LK_RANKS_MAX,
-           .help = "GPUs of the runs, if the logs do not say: one for all, or one a log"),
-    OPTION("nodes", nodes, INTS, .min = 1, .max = LK_RANKS_MAX,
-           .help = "nodes of the runs, if the files do not say (traces do not): one for all, or one a log"),
+    BENCH_ROWS(OPTION),
     OPTION("base", base, FILE, .role = LK_ROLE_CLUSTER,
            .help = "preset or cluster file to add to: its links, devices and prices are kept"),
     OPTION("name", name, TEXT, .help = "name of the cluster; default: the base's, or 'imported'"),

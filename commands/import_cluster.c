@@ -1,130 +1,22 @@
 /* lockstep import, of collectives that other programs measured: makes a cluster file. */
 #include "base/array.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "commands/cluster_answer.h"
+#include "commands/expected.h"
 #include "commands/import_impl.h"
 #include "commands/inputs.h"
-#include "facts/bounds.h"
 #include "facts/place.h"
 #include "facts/preset.h"
 #include "profiler/import/bench_log.h"
-#include "profiler/import/format.h"
-#include "profiler/import/import_files.h"
-#include "profiler/import/nccl_inspector.h"
 #include "sim/cluster_compare.h"
 #include "sim/collective/alpha_beta_fit.h"
 
 #include <math.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-/* ---- What is read ---- */
-
-int import_item_of(const struct lk_ints *list, int i)
-{
-    return list->n ? (int)list->v[list->n > 1 ? i : 0] : 0;
-}
-
-static int items_of(const char *list)
-{
-    int n = list != NULL;
-
-    for (const char *p = list; p && *p; p++)
-        n += *p == ',';
-    return n;
-}
-
-/* Copy item i of a list of texts, as import_item_of does. *out is NULL for an empty list. */
-static enum lk_status text_of(const char *list, int i, char **out)
-{
-    *out = NULL;
-    for (int k = items_of(list) > 1 ? i : 0; list && k > 0; k--)
-        list = strchr(list, ',') + 1;
-    return list ? lk_strndup(out, list, strcspn(list, ",")) : LK_OK;
-}
-
-enum lk_status import_check_items(const char *option, int items, int logs)
-{
-    if (items <= 1 || items == logs)
-        return LK_OK;
-    return lk_fail(LK_EUSAGE, "--%s has %d items for %d logs: give one for all, or one a log",
-                   option, items, logs);
-}
-
-static enum lk_status read_log(const struct import_options *o, const char *file, int i,
-                               struct lk_bench_hints hints, struct lk_bench *b)
-{
-    enum lk_status st = LK_OK;
-    char *coll = NULL;
-
-    LK_TRY(text_of(o->collective, i, &coll));
-    hints.coll = coll;
-    hints.ranks = import_item_of(&o->gpus, i);
-    hints.nodes = import_item_of(&o->nodes, i);
-    LK_TRY(lk_bench_read_nccl_tests(file, &hints, b));
-out:
-    free(coll);
-    return st;
-}
-
-static enum lk_status read_inspector(const char **paths, int n, struct lk_bench *b,
-                                     struct lk_inspector *inspector)
-{
-    enum lk_status st = LK_OK;
-    char **files = NULL;
-    size_t n_files = 0;
-
-    LK_TRY(lk_point_files(paths, (size_t)n, &files, &n_files));
-    LK_TRY(lk_nccl_inspector_read((const char *const *)files, n_files, b, inspector));
-out:
-    lk_names_free(files, n_files);
-    return st;
-}
-
-static enum lk_status read_files(const struct import_options *o, const char **files, int n,
-                                 struct lk_bench *b, struct lk_inspector *inspector)
-{
-    enum lk_status st = LK_OK;
-    const struct lk_format *format = NULL;
-    bool is_inspector = n > 0 && lk_is_folder(files[0]);
-    struct lk_bench_hints hints = {.where = o->where, .place = (enum lk_bench_place)o->place};
-
-    if (!n && !o->csv)
-        return lk_fail(LK_EUSAGE, "nothing to read: name nccl-tests logs, or a CSV with "
-                                  "--collectives");
-    if (o->where && !o->csv)
-        return lk_fail(LK_EUSAGE, "--where needs --collectives");
-    LK_TRY(import_check_items("collective", items_of(o->collective), n));
-    LK_TRY(import_check_items("gpus", o->gpus.n, n));
-    LK_TRY(import_check_items("nodes", o->nodes.n, n));
-    if (n && !is_inspector)
-        LK_TRY(lk_format_of(files[0], &format));
-    is_inspector |= format && format->points;
-    if (is_inspector)
-        LK_TRY(read_inspector(files, n, b, inspector));
-    for (int i = 0; i < n && !is_inspector; i++)
-        LK_TRY(read_log(o, files[i], i, hints, b));
-    if (o->csv)
-        LK_TRY(lk_bench_read_csv(o->csv, &hints, b));
-    if (b->n_other)
-        lk_log(LK_LOG_MAIN, LK_WARN,
-               "left out %zu rows of collectives that a cluster file cannot hold", b->n_other);
-    if (b->n_wrong)
-        lk_log(LK_LOG_MAIN, LK_WARN, "left out %zu rows in which nccl-tests found wrong results",
-               b->n_wrong);
-    if (!b->n_points)
-        st = lk_fail(LK_EPARSE,
-                     "%s: no valid row of all_reduce, reduce_scatter, all_gather or "
-                     "broadcast",
-                     n ? files[0] : o->csv);
-out:
-    return st;
-}
 
 /* ---- The base ---- */
 
@@ -200,6 +92,26 @@ static enum lk_status say_expected(const struct lk_cluster *base, const struct l
 out:
     free(ratios);
     lk_comparison_fini(&all);
+    return st;
+}
+
+/* Say which bands of sizes are slow, if anything says what they should take. */
+static enum lk_status say_verdict(const struct lk_cluster *c, const char *base,
+                                  struct lk_page *page)
+{
+    enum { MOST = 1 };
+    enum lk_status st = LK_OK;
+    struct expected x = {0};
+    size_t slow = 0;
+
+    LK_TRY(expected_judge(c, base, &x));
+    if (x.v.n && !x.missing)
+        LK_TRY(expected_say(&x, "", MOST, page, &slow));
+    else if (x.missing)
+        LK_TRY(lk_page_note(page, "not judged: %s", x.missing));
+    LK_TRY(lk_page_value(page, "slow_bands", "", LK_DIM_NONE, x.missing ? NAN : (double)slow));
+out:
+    expected_fini(&x);
     return st;
 }
 
@@ -363,6 +275,7 @@ static enum lk_status print(const struct import_options *o, const struct lk_benc
     LK_PASS(cluster_answer(c, page));
     if (o->base)
         LK_PASS(say_expected(base, c, page));
+    LK_PASS(say_verdict(c, o->base, page));
     if (recorded)
         LK_PASS(say_inspector(inspector, page));
     LK_PASS(cluster_tables(c, page));
@@ -387,7 +300,7 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
     lk_cluster_init(&c);
     if (o->base)
         LK_TRY(read_base(o->base, &base, &c));
-    LK_TRY(read_files(o, files, n, &b, &inspector));
+    LK_TRY(bench_inputs_read(&o->bench, files, n, &b, &inspector));
     LK_TRY(set_shape(&b, &c));
     LK_TRY(set_text(&c.gpu, o->gpu, b.gpu, "any"));
     if (o->base)

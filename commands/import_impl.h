@@ -5,6 +5,7 @@
 #include "base/option.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "commands/bench_inputs.h"
 #include "commands/command.h"
 #include "profiler/import/import.h"
 #include "reports/page.h"
@@ -13,10 +14,9 @@
 #include <stdint.h>
 
 struct import_options {
-    /* of collectives */
-    const char *csv, *where, *collective, *base, *name, *gpu;
-    struct lk_ints gpus, nodes;
-    int place;
+    /* of collectives; bench.gpus and .nodes of throughputs and traces, too */
+    struct bench_options bench;
+    const char *base, *name, *gpu;
     /* of traces */
     const char *comm_kernels, *step_range;
     bool drop_last, force;
@@ -34,10 +34,6 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
 /* Make the table of throughputs o->out of training programs' logs. */
 enum lk_status import_throughput(const struct import_options *o, const char **files, int n,
                                  struct lk_page *page);
-/* Return item i of a list that has one item for all logs or one for each; 0: the list is empty. */
-int import_item_of(const struct lk_ints *list, int i);
-/* LK_EUSAGE if there is neither one item for all logs, nor one for each, nor none. */
-enum lk_status import_check_items(const char *option, int items, int logs);
 /* Make the run directory o->out of traces, and print what was read. */
 enum lk_status import_traces(const struct import_options *o, const char **files, int n,
                              struct lk_page *page);

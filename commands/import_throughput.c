@@ -113,8 +113,8 @@ static enum lk_status read_job(const struct import_options *o, const char *file,
     LK_TRY(lk_training_log_read(file, &l));
     skip = l.n > 1 ? l.n / WARM_UP_SHARE + (l.n < WARM_UP_SHARE) : 0;
     *out = (struct job){.file = file, .format = l.format, .unit = l.unit, .steps = l.n - skip};
-    out->nodes = import_item_of(&o->nodes, i);
-    LK_TRY(agree(file, "gpus", import_item_of(&o->gpus, i), &l, LK_TRAINING_GPUS, &out->gpus));
+    out->nodes = bench_item_of(&o->bench.nodes, i);
+    LK_TRY(agree(file, "gpus", bench_item_of(&o->bench.gpus, i), &l, LK_TRAINING_GPUS, &out->gpus));
     if (!out->gpus)
         LK_TRY(lk_fail(LK_EUSAGE,
                        "%s: does not say on how many GPUs it ran: --gpus, one number a log", file));
@@ -215,8 +215,8 @@ enum lk_status import_throughput(const struct import_options *o, const char **fi
     struct job *jobs = NULL;
     char tokens[32] = "";
 
-    LK_TRY(import_check_items("gpus", (int)o->gpus.n, n));
-    LK_TRY(import_check_items("nodes", (int)o->nodes.n, n));
+    LK_TRY(bench_check_items("gpus", (int)o->bench.gpus.n, n));
+    LK_TRY(bench_check_items("nodes", (int)o->bench.nodes.n, n));
     LK_TRY(lk_alloc(&jobs, (size_t)n, sizeof *jobs));
     for (int i = 0; i < n; i++) {
         LK_TRY(read_job(o, files[i], i, &jobs[i]));

@@ -232,7 +232,8 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
 {
     const struct lk_import_options options = {.patterns = o->comm_kernels,
                                               .world_size = o->world_size,
-                                              .nodes = o->nodes.n ? (int)o->nodes.v[0] : 0,
+                                              .nodes =
+                                                  o->bench.nodes.n ? (int)o->bench.nodes.v[0] : 0,
                                               .local_batch = o->local_batch,
                                               .step_range = o->step_range,
                                               .steps_by_gpu = o->steps_by == 1,

@@ -41,4 +41,20 @@ enum lk_status lk_plot_waterfall(const char *dir, const char *name, const char *
 enum lk_status lk_plot_timeline(const char *dir, const char *name, const char *title,
                                 const struct lk_trace *traces, size_t n, int64_t step);
 
+/* A size of measured collectives: bus bandwidths in bytes/s; NaN: nothing is expected. */
+struct lk_plot_size {
+    double bytes, busbw, expected, lo, hi;
+};
+
+/* A curve: one collective on one count of GPUs. */
+struct lk_plot_collective {
+    char *label;
+    struct lk_plot_size *sizes; /* by rising bytes */
+    size_t n;
+};
+
+/* Plot bus bandwidth against size of n curves, measured and expected. pre: n >= 1. */
+enum lk_status lk_plot_collectives(const char *dir, const char *name, const char *title,
+                                   const struct lk_plot_collective *curves, size_t n);
+
 #endif

@@ -183,7 +183,9 @@ static int compare_slowdowns(const void *a, const void *b)
 {
     const struct slowdown_at *x = a, *y = b;
 
-    return (x->slowdown > y->slowdown) - (x->slowdown < y->slowdown);
+    if (x->slowdown > y->slowdown || x->slowdown < y->slowdown)
+        return x->slowdown > y->slowdown ? 1 : -1;
+    return (x->at > y->at) - (x->at < y->at);
 }
 
 /* Return the slowdown of a band; NaN where it has no points or nothing is expected. */
