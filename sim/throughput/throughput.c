@@ -277,7 +277,8 @@ enum lk_status lk_throughput_of_runs(const struct lk_job *job, const struct lk_c
         t.points[t.n++] = (struct lk_scaling_point){
             .config = *c, .throughput = lk_config_samples(c) / lk_runs_mean(&runs, c, &n)};
     }
-    qsort(t.points, t.n, sizeof *t.points, by_point);
+    if (t.n)
+        qsort(t.points, t.n, sizeof *t.points, by_point);
     t.n = has_two_counts(&t) ? t.n : 0;
     *out = t;
     t = (struct lk_throughput_table){0};
