@@ -136,6 +136,7 @@ static enum lk_status analyze_all(const struct lk_run_set *set, const struct lk_
         LK_TRY(lk_pool(&a->runs[i], n, &a->pools[a->n_pools]));
         a->n_pools++;
     }
+    LK_TRY(analyze_try(set, a));
 out:
     free(list);
     return st;
@@ -248,6 +249,24 @@ static enum lk_status add_configurations(const struct analyzed *a, struct lk_pag
     return st;
 }
 
+/* Add the actions that were tried. */
+static enum lk_status add_trials(const struct analyzed *a, struct lk_page *page)
+{
+    static const struct lk_view_column view[] = {LK_VIEW("gain"),    LK_VIEW("gain_lo"),
+                                                 LK_VIEW("gain_hi"), LK_VIEW("step_s"),
+                                                 LK_VIEW("action"),  LK_VIEW("option")};
+    struct lk_table *t = NULL;
+    enum lk_status st;
+
+    if (!a->trials.n && !*a->trials.why_not)
+        return LK_OK;
+    LK_PASS(analyze_trials_table(a, &t));
+    st = lk_page_table(page, "actions", t->n_rows ? LK_PAGE_MAIN : LK_PAGE_DETAIL, view,
+                       LK_COUNT(view), &t);
+    lk_table_destroy(t);
+    return st;
+}
+
 /* Add every collective of a step, by rank. */
 static enum lk_status add_step(const struct analyzed *a, const struct options *opt,
                                struct lk_page *page)
@@ -281,7 +300,8 @@ static enum lk_status add_runs(const struct analyzed *a, const struct options *o
                                                           [LK_ANALYSIS_BUCKETS] = "buckets",
                                                           [LK_ANALYSIS_STRAGGLERS] = "stragglers",
                                                           [LK_ANALYSIS_GPUS] = "gpus",
-                                                          [LK_ANALYSIS_KERNELS] = "kernels"};
+                                                          [LK_ANALYSIS_KERNELS] = "kernels",
+                                                          [LK_ANALYSIS_HOSTS] = "hosts"};
     bool several = a->n - first_shown(a, opt) > 1;
 
     if (opt->step >= 0)
@@ -289,6 +309,7 @@ static enum lk_status add_runs(const struct analyzed *a, const struct options *o
     LK_PASS(analyze_answer(a, page));
     LK_PASS(add_configurations(a, page));
     LK_PASS(add_pool(&a->pools[a->n_pools - 1], page));
+    LK_PASS(add_trials(a, page));
     for (int kind = several ? 0 : LK_ANALYSIS_RANKS; kind < LK_ANALYSIS_TABLES; kind++)
         LK_PASS(add_table(a, opt, kind, names[kind], page));
     return LK_OK;
@@ -424,8 +445,8 @@ const struct lk_command lk_command_analyze = {
     .operands_max = 64,
     .no_operand = "which run? e.g. lockstep analyze run/",
     .main_value = "efficiency",
-    .tables = TABLES("configurations", "waterfall", "findings", "run-waterfalls", "run-findings",
-                     "ranks", "overlap", "buckets", "stragglers", "gpus", "kernels", "sequences",
-                     "traces", "step"),
+    .tables = TABLES("configurations", "waterfall", "findings", "actions", "run-waterfalls",
+                     "run-findings", "ranks", "overlap", "buckets", "stragglers", "gpus", "kernels",
+                     "hosts", "sequences", "traces", "step"),
     .run = run,
 };

@@ -129,18 +129,37 @@ static enum lk_status say_loss(const struct lk_pool *p, struct lk_page *page)
 }
 
 /* Return the first finding that says what to do and what that brings, or that the run is worthless;
- * NULL: none. */
-static const struct lk_pooled_finding *first_to_do(const struct lk_pool *p)
+ * NULL: none. One whose actions were tried and gain nothing has no advice. *out: the action that
+ * gains most for it; NULL: none was tried. */
+static const struct lk_pooled_finding *first_to_do(const struct lk_pool *p, const struct trials *t,
+                                                   const struct trial **out)
 {
-    for (const struct lk_pooled_finding *f = p->findings; f < p->findings + p->n_findings; f++)
-        if (f->depth == 0 && f->is->next && (f->cost_s > 0 || lk_pool_is_grave(f)))
+    for (const struct lk_pooled_finding *f = p->findings; f < p->findings + p->n_findings; f++) {
+        bool tried;
+
+        *out = analyze_best_trial(t, f->is->id, &tried);
+        if (f->depth == 0 && f->is->next && (f->cost_s > 0 || lk_pool_is_grave(f)) &&
+            (*out || !tried))
             return f;
+    }
     return NULL;
 }
 
-static enum lk_status say_what_to_do(const struct lk_pool *p, struct lk_page *page)
+/* Say an action that was tried, and what it gains. */
+static enum lk_status say_trial(const struct trial *t, const char *cluster, struct lk_page *page)
 {
-    const struct lk_pooled_finding *f = first_to_do(p);
+    return lk_page_say(page,
+                       "Do: %s: %.2f times the throughput (%.2f to %.2f), steps of %s, by lockstep "
+                       "whatif --%s %s on %s.",
+                       t->text, t->gain.gain.ratio, t->gain.gain.lo, t->gain.gain.hi,
+                       time_text(t->gain.step_s).buf, t->option, t->word, cluster);
+}
+
+static enum lk_status say_what_to_do(const struct analyzed *a, const struct lk_pool *p,
+                                     struct lk_page *page)
+{
+    const struct trial *trial;
+    const struct lk_pooled_finding *f = first_to_do(p, &a->trials, &trial);
     char who[32] = "", points[48] = "";
 
     if (!f)
@@ -148,6 +167,8 @@ static enum lk_status say_what_to_do(const struct lk_pool *p, struct lk_page *pa
     if (lk_pool_is_grave(f))
         return lk_page_say(page, "These times are of little use: %s. Do: %s.", f->is->text,
                            f->is->next);
+    if (trial)
+        return say_trial(trial, a->alone.cluster.name, page);
     if (f->is->rank >= 0)
         snprintf(who, sizeof who, "rank %d: ", lk_run_rank(f->of->run, (size_t)f->is->rank));
     if (!isnan(f->points))
@@ -243,7 +264,7 @@ enum lk_status analyze_answer(const struct analyzed *a, struct lk_page *page)
 
     LK_PASS(say_step(last, page));
     LK_PASS(say_loss(last, page));
-    LK_PASS(say_what_to_do(last, page));
+    LK_PASS(say_what_to_do(a, last, page));
     for (const struct lk_pool *p = a->pools; p <= last; p++)
         LK_PASS(add_values(a, p, page));
     return add_losses(a, last, page);

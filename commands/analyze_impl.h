@@ -4,6 +4,7 @@
 
 #include "base/page.h"
 #include "base/status.h"
+#include "commands/action.h"
 #include "facts/cluster.h"
 #include "profiler/analysis/analysis_pool.h"
 #include "sim/collective/coll_cost.h"
@@ -17,6 +18,20 @@ struct alone {
     struct lk_cost_model *cost; /* NULL: no cluster was asked for */
 };
 
+/* An action that some finding advises, and what it gains on the job. */
+struct trial {
+    uint64_t of;               /* findings that it mends; a bit a finding */
+    const char *text, *option; /* what to do; whatif's option; static storage */
+    char word[32];             /* of the option */
+    struct action_gain gain;
+};
+enum { ANALYZE_TRIALS = 6 };
+struct trials {
+    struct trial at[ANALYZE_TRIALS];
+    size_t n;
+    char why_not[256]; /* empty: all were tried */
+};
+
 /* Runs that are analysed: those of one configuration are neighbours, and a pool. */
 struct analyzed {
     struct lk_analysis *runs; /* n of them */
@@ -24,6 +39,7 @@ struct analyzed {
     struct lk_pool *pools; /* by GPUs, local batch, accumulation; the last one is the answer's */
     size_t n_pools;
     struct alone alone; /* its cluster's name is in the analyses */
+    struct trials trials;
 };
 
 /* Read the cluster of a file or preset; NULL: none. *a is freed by analyze_alone_fini, whatever is
@@ -33,6 +49,15 @@ void analyze_alone_fini(struct alone *a);
 /* Compare a run's all-reduces of gradients with those of the cluster. LK_EEVIDENCE: it has no cost
  * for them. */
 enum lk_status analyze_alone_compare(const struct alone *alone, struct lk_analysis *a);
+
+/* Try the actions that findings of the last configuration advise, where a cluster was given. set:
+ * of the runs. What cannot be forecast is not tried, and a->trials says why. */
+enum lk_status analyze_try(const struct lk_run_set *set, struct analyzed *a);
+/* Return the action for a finding that gains most; NULL: none surely gains. *tried: some were
+ * tried. */
+const struct trial *analyze_best_trial(const struct trials *t, enum lk_finding_id id, bool *tried);
+/* Make the table of actions that gain. */
+enum lk_status analyze_trials_table(const struct analyzed *a, struct lk_table **out);
 
 /* Say what the last configuration reaches, where most of its time goes and what to do; add its
  * numbers, and the efficiency and step of the others, as values. */

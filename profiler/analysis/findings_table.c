@@ -38,13 +38,8 @@ static enum lk_status find_colocation(struct lk_analysis *a)
 
 static enum lk_status find_overlap_slowdown(struct lk_analysis *a)
 {
-    size_t before = a->n_findings;
-
-    LK_PASS(find_loss(a, LK_FINDING_OVERLAP_SLOWDOWN, LK_LOSS_OVERLAP,
-                      "overlap slowdown: backward is slower while a collective is in flight"));
-    if (a->n_findings > before && !strcmp(lk_run_about(a->run)->device, "cpu"))
-        lk_finding_next_(a, "give a rank's communication a processor of its own");
-    return LK_OK;
+    return find_loss(a, LK_FINDING_OVERLAP_SLOWDOWN, LK_LOSS_OVERLAP,
+                     "overlap slowdown: backward is slower while a collective is in flight");
 }
 
 static enum lk_status find_optimizer(struct lk_analysis *a)
@@ -77,9 +72,9 @@ static const uint64_t grave = IS(DUPLICATE_SHARDS) | IS(SHARED_GPU);
 
 static const struct row {
     enum lk_status (*find)(struct lk_analysis *a);
-    unsigned of;     /* rows of the waterfall that its time is of; a bit a row */
-    uint64_t causes; /* a bit a finding */
-    const char *next;
+    unsigned of;                /* rows of the waterfall that its time is of; a bit a row */
+    uint64_t causes;            /* a bit a finding */
+    const char *next, *on_host; /* what to do; where ranks compute on hosts, NULL: the same */
 } rows[LK_FINDING_COUNT] = {
     [LK_FINDING_DUPLICATE_SHARDS] =
         {lk_find_duplicate_shards_, 0, 0,
@@ -104,7 +99,9 @@ static const struct row {
     [LK_FINDING_SLOW_RANK] = {lk_find_slow_rank_, OF(SLOW_RANK) | WAITING,
                               IS(HOST_BUSY) | IS(GPU_CLOCK) | IS(LATE_NODE),
                               "see what this rank alone computes, and what else uses its "
-                              "processors and GPU"},
+                              "processors and GPU",
+                              "see what this rank alone computes, and what else uses its "
+                              "processors"},
     [LK_FINDING_RANK_INPUT] = {lk_find_rank_input_, OF(INPUT) | WAITING,
                                IS(HOST_BUSY) | IS(LATE_NODE),
                                "look at this rank's loader and storage: its workers, its share of "
@@ -173,7 +170,8 @@ static const struct row {
                                "give each rank processors and memory bandwidth of its own; bind "
                                "ranks to them"},
     [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, OF(OVERLAP), 0,
-                                     "give collectives fewer SMs (NCCL_MAX_CTAS)"},
+                                     "give collectives fewer SMs (NCCL_MAX_CTAS)",
+                                     "give a rank's communication a processor of its own"},
     [LK_FINDING_OPTIMIZER] = {find_optimizer, OF(OPTIMIZER), IS(CHECKPOINTS),
                               "use a fused optimizer, or shard its state"},
     [LK_FINDING_REST] = {find_rest, OF(REST),
@@ -230,6 +228,7 @@ double lk_percent_of_step_(const struct lk_analysis *a, double s)
 enum lk_status lk_finding_add_(struct lk_analysis *a, enum lk_finding_id id, int rank,
                                double cost_s, const char *fmt, ...)
 {
+    bool on_host = lk_run_info_on_host(lk_run_about(a->run)) && rows[id].on_host;
     char text[512];
     va_list ap;
 
@@ -241,7 +240,7 @@ enum lk_status lk_finding_add_(struct lk_analysis *a, enum lk_finding_id id, int
     a->findings[a->n_findings] =
         (struct lk_finding){.id = id,
                             .cost_s = cost_s,
-                            .next = rows[id].next,
+                            .next = on_host ? rows[id].on_host : rows[id].next,
                             .rank = rank,
                             .host = rank < 0 ? NULL : host_of(a->run, (size_t)rank),
                             .cause = -1};

@@ -18,6 +18,8 @@ static void write_run(const char *name, struct step_model change)
     struct lk_trace *traces = NULL;
 
     ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    for (int k = 0; k < m.ranks && !strcmp(name, "wire"); k++) /* a rank a node */
+        traces[k].info.nodes = m.ranks;
     step_model_write(traces, m.ranks, where, -1);
     free(where);
 }
@@ -28,6 +30,7 @@ static void set_up(void)
     dir = scratch_create();
     write_run("curve/k1", (struct step_model){.ranks = 1});
     write_run("curve/k2", (struct step_model){.ranks = 2, .slow = {0, 0.2}});
+    write_run("wire", (struct step_model){.ranks = 2, .bandwidth_Bps = 1e8});
     write_run("reps/r0", (struct step_model){.ranks = 2, .seed = 1});
     write_run("reps/r1", (struct step_model){.ranks = 2, .seed = 2, .forward_s = 0.006});
     write_run("mixed/r0", (struct step_model){.ranks = 2});
@@ -55,6 +58,9 @@ static const struct {
     {"analyze @/curve/k2 --reference @/curve/k1 --verbose", 0, "curve/k1: 1 rank", "Buckets"},
     {"analyze @/curve/k2 --cluster ethernet-10g-4gpu", 0, "collectives in this job take",
      "Waterfall: "},
+    {"analyze @/wire --cluster ethernet-10g", 0, "Do: ", "by lockstep"},
+    {"analyze @/wire --cluster ethernet-10g --table actions", 0, "throughput x",
+     "actions gain, by lockstep whatif on "},
     {"analyze @/curve/k2 --cluster nowhere", 1, "nowhere", "lockstep analyze: "},
     {"analyze @/curve/k1", 0, "1 simulated rank: ", " a step (one run)"},
     {"analyze @/reps", 0, "(mean of 2 runs, ", "Waterfall: mean of 2 runs of 2 ranks"},

@@ -181,6 +181,15 @@ START_TEST(hosts_are_named)
     must(lk_analysis_table(&a, LK_ANALYSIS_STRAGGLERS, &t));
     ck_assert_str_eq(lk_table_cell(t, 2, "host")->text, _i ? "node0" : "node2");
     lk_table_destroy(t);
+    must(lk_analysis_table(&a, LK_ANALYSIS_HOSTS, &t));
+    ck_assert((t == NULL) == (_i == 1)); /* on one host there is nothing to compare */
+    for (size_t k = 0; t && k < 4; k++) {
+        ck_assert_double_eq(lk_table_cell(t, k, "ranks")->number, 1);
+        ck_assert_double_eq_tol(lk_table_cell(t, k, "compute_s")->number, k == 2 ? 18e-3 : 15e-3,
+                                1e-8);
+        ck_assert((lk_table_cell(t, k, "late_n")->number > 0) == (k == 2));
+    }
+    lk_table_destroy(t);
     fini(&a, &run);
 }
 END_TEST
