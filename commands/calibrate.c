@@ -77,6 +77,10 @@ static const struct lk_option option_rows[] = {
            .help = "cpu: measure how ranks of one node slow each other while they compute"),
     OPTION("overlap", overlap, FLAG, .fallback = "yes",
            .help = "measure how compute and all-reduces slow each other"),
+    OPTION("pairs", pairs, FLAG, .fallback = "no",
+           .help = "measure the link between any two hosts, over TCP, and say which host or pair is slow"),
+    OPTION("pair-bytes", pair_bytes, SIZE, .min = 65536, .max = 1e11, .fallback = "4MiB",
+           .help = "bytes of a transfer between two hosts"),
     OPTION("overlap-bytes", overlap_bytes, SIZE, .min = 1024, .max = 1e11,
            .help = "bytes of an all-reduce in the overlap probe (4MiB; cuda: 25MiB)"),
     OPTION("overlap-block", block, INTS, .min = 1, .max = 1e6, .fallback = "16,1024,768,12",
@@ -246,6 +250,7 @@ struct rank {
     struct calibrate_plan plan;
     struct lk_cluster c; /* on rank 0: the part that this number of ranks shows */
     struct calibrate_tables tables;
+    struct calibrate_pairs pairs;
 };
 
 void calibrate_announce(const struct lk_rank_env *env, double from, double to, const char *what)
@@ -374,6 +379,8 @@ static enum lk_status measure(struct rank *r)
     struct calibrate_load load;
 
     LK_PASS(calibrate_load_begin(&load));
+    if (r->options->pairs && r->env->world_size > 1)
+        LK_PASS(calibrate_pairs(r->options, r->env, r->store, &r->c, &r->pairs));
     LK_PASS(cuda ? calibrate_gpu(&gpu, &r->c, &r->tables) : measure_cpu(r));
     LK_PASS(calibrate_load_end(&load, r->env, r->store, !cuda, &r->c));
     if (r->env->rank == 0)
@@ -406,6 +413,9 @@ out:
     lk_store_server_stop(r.server, lk_ns_from_s(o->timeout_s));
     if (st == LK_OK && env->rank == 0 && !ours)
         st = finish(o, &r.c, &r.tables, 0, page);
+    if (st == LK_OK && env->rank == 0 && !ours)
+        st = calibrate_pairs_say(&r.pairs, page);
+    calibrate_pairs_fini(&r.pairs);
     calibrate_tables_fini(&r.tables);
     lk_cluster_fini(&r.c);
     return told ? LK_EREPORTED : st;
@@ -525,6 +535,8 @@ static enum lk_status run_launcher(struct calibrate_options *o, struct lk_page *
     for (int i = 0; i < o->ranks.n; i++)
         LK_TRY(launch_one(o, child, i, &w));
     LK_TRY(finish(o, &w.c, &w.tables, (int)o->ranks.v[0], page));
+    if (w.c.n_pairs)
+        LK_TRY(calibrate_pairs_say(&(struct calibrate_pairs){.n = w.c.n_pairs}, page));
 out:
     lk_argv_free(child);
     calibrate_tables_fini(&w.tables);
@@ -551,7 +563,7 @@ const struct lk_command lk_command_calibrate = {
     .help = "measure this machine's collectives, overlap and co-location",
     .options = option_rows,
     .size = sizeof(struct calibrate_options),
-    .tables = TABLES("sizes", "points", "fits", "effects", "gpu-collectives", "gpu-copies",
+    .tables = TABLES("sizes", "points", "fits", "effects", "pairs", "gpu-collectives", "gpu-copies",
                      "gpu-products", "gpu-overlap"),
     .run = run,
 };

@@ -35,6 +35,8 @@ struct calibrate_options {
     struct lk_ints block, overlap_ctas, overlap_GBps;
     int nccl_ctas; /* CTAs that NCCL would use, where one GPU needs a surrogate; 0: by the GPU */
     bool rates;    /* whether to measure copies and matrix products */
+    bool pairs;    /* whether to measure the links between any two hosts */
+    uint64_t pair_bytes;        /* of a transfer of that probe */
     struct lk_sizes copy_sizes; /* bytes of a copy */
     const char *out, *name; /* path of the cluster file; name of the cluster, NULL: the host's */
     int device;             /* CALIBRATE_CPU or CALIBRATE_CUDA */
@@ -127,6 +129,24 @@ enum lk_status calibrate_show_overlap(struct calibrate_tables *t,
  */
 enum lk_status calibrate_print(const struct calibrate_options *o, const struct lk_cluster *c,
                                struct calibrate_tables *gpu, int least, struct lk_page *page);
+
+/* ---- Pairs of hosts (calibrate_pairs.c) ---- */
+
+/* What the probe of pairs says. */
+struct calibrate_pairs {
+    size_t n;      /* hosts, or ranks of one host; 0: not measured */
+    bool network;  /* there are several hosts */
+    char *slow;    /* which host or pair is slow; NULL: none. Owned, as is: */
+    char *exclude; /* hosts, as Slurm's --exclude takes them; NULL: none */
+};
+/* Measure all pairs of hosts over TCP, as one rank together with the others. On rank 0 c gets the
+ * rates, and out what they say. pre: out is zeroed. */
+enum lk_status calibrate_pairs(const struct calibrate_options *o, const struct lk_rank_env *env,
+                               struct lk_store *store, struct lk_cluster *c,
+                               struct calibrate_pairs *out);
+/* Say it on the page. */
+enum lk_status calibrate_pairs_say(const struct calibrate_pairs *p, struct lk_page *page);
+void calibrate_pairs_fini(struct calibrate_pairs *p);
 
 /* ---- Other work on the processors (calibrate_load.c) ---- */
 

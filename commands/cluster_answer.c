@@ -216,7 +216,16 @@ enum lk_status cluster_answer(const struct lk_cluster *c, struct lk_page *page)
     X("busbw_Bps",  "bus bandwidth", LK_DIM_RATE,  0,  busbw(p, p->time_s.value))                  \
     X("algorithm",  "algorithm",     LK_DIM_NONE,  -1, lk_algo_name(p->algo))
 
+#define PAIRS(X)                                                                                   \
+    X("from",          "from", LK_DIM_NONE, -1, p->from)                                           \
+    X("to",            "to",   LK_DIM_NONE, -1, p->to)                                             \
+    X("bandwidth_Bps", "rate", LK_DIM_RATE, 0,  p->bandwidth_Bps.value)                            \
+    X("lo_Bps",        "from", LK_DIM_RATE, 0,  p->bandwidth_Bps.lo)                               \
+    X("hi_Bps",        "to",   LK_DIM_RATE, 0,  p->bandwidth_Bps.hi)                               \
+    X("n",             "n",    LK_DIM_NONE, -1, (double)p->bandwidth_Bps.n)
+
 static const struct lk_column columns[] = {SIZES(LK_TABLE_COLUMN)};
+static const struct lk_column pair_columns[] = {PAIRS(LK_TABLE_COLUMN)};
 /* clang-format on */
 
 static enum lk_status size_table(const struct lk_cluster *c, struct lk_table **out)
@@ -239,6 +248,22 @@ out:
     return st;
 }
 
+static enum lk_status pair_table(const struct lk_cluster *c, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    LK_TRY(lk_table_create("Links between hosts", pair_columns, LK_COUNT(pair_columns), &t));
+    for (const struct lk_cluster_pair *p = c->pairs; p < c->pairs + c->n_pairs; p++) {
+        LK_TRY(lk_table_row(t));
+        PAIRS(LK_TABLE_CELL)
+    }
+    LK_HAND_OVER(out, t);
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
 enum lk_status cluster_tables(const struct lk_cluster *c, struct lk_page *page)
 {
     static const struct lk_view_column sizes[] = {
@@ -246,6 +271,8 @@ enum lk_status cluster_tables(const struct lk_cluster *c, struct lk_page *page)
         LK_VIEW("nodes"),     LK_VIEW_RANGE("time_s", "lo_s", "hi_s"),
         LK_VIEW("busbw_Bps"), LK_VIEW("algorithm"),
         LK_VIEW("collective")};
+    static const struct lk_view_column pairs[] = {
+        LK_VIEW("from"), LK_VIEW("to"), LK_VIEW_RANGE("bandwidth_Bps", "lo_Bps", "hi_Bps")};
     static const struct lk_view_column effects[] = {LK_VIEW("effect"),
                                                     LK_VIEW_RANGE("value", "lo", "hi")};
     enum lk_status st = LK_OK;
@@ -260,6 +287,10 @@ enum lk_status cluster_tables(const struct lk_cluster *c, struct lk_page *page)
         for (size_t i = 0; !c->n_fits && i < t->n_notes; i++)
             LK_TRY(lk_page_note(page, "fits: %s", t->notes[i]));
         LK_TRY(lk_page_table(page, "fits", LK_PAGE_DETAIL, NULL, 0, &t));
+    }
+    if (c->n_pairs) {
+        LK_TRY(pair_table(c, &t));
+        LK_TRY(lk_page_table(page, "pairs", LK_PAGE_MAIN, pairs, LK_COUNT(pairs), &t));
     }
     LK_TRY(cluster_effect_table(c, &t));
     if (t->n_rows)

@@ -132,6 +132,18 @@ static const struct lk_member kappa_rows[] = {
 static const struct lk_record kappa_record = {
     .size = sizeof(struct lk_cluster_kappa), .rows = kappa_rows, .one_line = true};
 
+#define ROW(field, key, ...) LK_MEMBER(struct lk_cluster_pair, field, key, __VA_ARGS__)
+static const struct lk_member pair_rows[] = {
+    ROW(from, "from", TEXT, REQUIRED, .help = "host that sends"),
+    ROW(to, "to", TEXT, REQUIRED, .help = "host that receives"),
+    ROW(bandwidth_Bps, "bandwidth", QUANTITY, REQUIRED, .dim = LK_DIM_RATE,
+        .range = LK_RANGE_ABOVE_0, .help = "bytes over the time from the first to the last"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record pair_record = {
+    .size = sizeof(struct lk_cluster_pair), .rows = pair_rows, .one_line = true};
+
 #define ROW(field, key, ...) LK_MEMBER(struct lk_cluster, field, key, __VA_ARGS__)
 static const struct lk_member overlap_rows[] = {
     ROW(gamma_wait, "gamma_wait", QUANTITY, OPTIONAL, .dim = LK_DIM_NONE,
@@ -347,6 +359,10 @@ static const struct lk_member cluster_rows[] = {
     ROW(kappa, "colocation", LIST, OPTIONAL, .of = &kappa_record,
         .count = offsetof(struct lk_cluster, n_kappa),
         .help = "how much ranks of a node slow each other without communicating"),
+    ROW(pairs, "pairs", LIST, SPARSE, .of = &pair_record,
+        .count = offsetof(struct lk_cluster, n_pairs),
+        .help = "rates between two hosts, one direction: of calibrate --pairs; nothing is computed "
+                "from them"),
     LK_MEMBER_GROUP("overlap", &overlap_record, "how much compute and collectives slow each other"),
     LK_MEMBER_GROUP("stragglers", &straggler_record, "straggler law: how uneven ranks are"),
     ROW(price_per_hour, "price_per_hour", QUANTITY, OPTIONAL, .dim = LK_DIM_PRICE,

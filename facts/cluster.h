@@ -138,6 +138,12 @@ struct lk_cluster_slow {
     bool since; /* not yet slow when the file's points and the job's runs were measured */
 };
 
+/* What moves from one host to another while nothing else of the two does. */
+struct lk_cluster_pair {
+    char *from, *to; /* hosts; owned */
+    struct lk_quantity bandwidth_Bps;
+};
+
 /* A whole cluster file; owns all strings and lists. */
 struct lk_cluster {
     char *base; /* NULL; while reading, the file or preset that the file inherits from */
@@ -160,6 +166,8 @@ struct lk_cluster {
     size_t n_points;
     struct lk_cluster_fit *fits;
     size_t n_fits;
+    struct lk_cluster_pair *pairs; /* nothing is computed from them */
+    size_t n_pairs;
     /* Overlap: a collective that waits for its last rank slows compute by 1+gamma_wait, one that
      * moves bytes by 1+gamma_wire, and compute slows a collective by 1+delta. Optional. */
     struct lk_quantity gamma_wait, gamma_wire, delta;

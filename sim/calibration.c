@@ -376,6 +376,8 @@ enum lk_status lk_calibration_merge(struct lk_cluster *c, struct lk_cluster *par
 #undef TAKE_
     if (!c->n_slow)
         LK_PASS(append(&c->slow, &c->n_slow, &part->slow, &part->n_slow, sizeof *c->slow));
+    if (!c->n_pairs)
+        LK_PASS(append(&c->pairs, &c->n_pairs, &part->pairs, &part->n_pairs, sizeof *c->pairs));
     LK_PASS(append(&c->points, &c->n_points, &part->points, &part->n_points, sizeof *c->points));
     return append(&c->kappa, &c->n_kappa, &part->kappa, &part->n_kappa, sizeof *c->kappa);
 }

@@ -124,8 +124,8 @@ static const struct row {
                               "errors (ethtool, ip -s link), or run without it"},
     [LK_FINDING_UNEVEN_ENDS] =
         {lk_find_uneven_ends_, OF(STRAGGLER), IS(HOST_BUSY) | IS(SLOW_LINK),
-         "measure the links: nccl-tests' sendrecv, or lockstep calibrate, on "
-         "two hosts at a time"},
+         "measure the links: lockstep calibrate --pairs on these hosts, or nccl-tests' sendrecv on "
+         "two at a time"},
     [LK_FINDING_LATE_RANK] = {lk_find_late_rank_, WAITING,
                               IS(HOST_BUSY) | IS(LATE_NODE) | IS(GPU_CLOCK) | IS(SLOW_RANK) |
                                   IS(RANK_INPUT) | IS(RANK_LAUNCH) | IS(CHECKPOINTS),

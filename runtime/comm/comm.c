@@ -274,6 +274,28 @@ enum lk_status lk_comm_run(struct lk_comm *c, const struct lk_coll_call *call)
     return lk_comm_run_step(c, NULL, call, UINT32_MAX, &seq);
 }
 
+enum lk_status lk_comm_pass(struct lk_comm *c, const struct lk_pass *p, double *out_Bps)
+{
+    uint64_t seq = c->next_seq;
+    char name[64];
+    enum lk_status st;
+
+    if (c->failed != LK_OK)
+        return dead(c);
+    if (!c->ops->pass)
+        return lk_fail(LK_EUNSUPPORTED, "%s has no transfers between two ranks", c->ops->name);
+    if (p->to >= c->world_size || p->from >= c->world_size || p->to == c->rank ||
+        p->from == c->rank)
+        return lk_fail(LK_EUSAGE, "rank %d of %d cannot send to rank %d and receive from rank %d",
+                       c->rank, c->world_size, p->to, p->from);
+    c->next_seq++;
+    st = c->ops->pass(c, p, seq, out_Bps);
+    if (st == LK_OK)
+        return LK_OK;
+    snprintf(name, sizeof name, "transfer %" PRIu64, seq);
+    return die(c, st, name);
+}
+
 enum lk_status lk_comm_barrier(struct lk_comm *c)
 {
     return lk_comm_run(c, &(struct lk_coll_call){.coll = LK_BARRIER, .index = -1});

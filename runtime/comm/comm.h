@@ -112,6 +112,18 @@ enum lk_status lk_comm_barrier(struct lk_comm *c);
 enum lk_status lk_comm_gather(struct lk_comm *c, enum lk_dtype dtype, const void *own, size_t n,
                               void *all);
 
+/* A transfer: what this rank sends, and receives, of contents that do not matter. */
+struct lk_pass {
+    int to, from; /* ranks; -1: it sends, receives nothing */
+    uint64_t bytes;
+};
+/*
+ * Move bytes between pairs of ranks. All ranks call it, also those that only wait for the next
+ * collective. *out_Bps, of a rank that receives: bytes over the time from the first to the last.
+ * LK_EUNSUPPORTED: the backend has no transfers.
+ */
+enum lk_status lk_comm_pass(struct lk_comm *c, const struct lk_pass *p, double *out_Bps);
+
 /*
  * Allocate zeroed memory of d, as lk_device_alloc does, for a buffer that many collectives of c
  * will use, and register it with the backend where that helps (lk_nccl_options.register_buffers,
@@ -171,6 +183,9 @@ struct lk_comm_ops {
     /* (optional) Return what the link that this rank sends on did during the collective that `run`
      * ended last; NULL: not known. */
     const struct lk_hop *(*hop)(const struct lk_comm *c);
+    /* (optional) As lk_comm_pass. */
+    enum lk_status (*pass)(struct lk_comm *c, const struct lk_pass *p, uint64_t seq,
+                           double *out_Bps);
     bool out_of_place; /* collectives may be out of place (`from`) */
     /* (optional) As lk_comm_library. */
     enum lk_status (*library)(char *buf, size_t size);

@@ -52,7 +52,7 @@ void lk_tcp_use(struct lk_tcp *t, struct lk_tcp_link *l)
 
 static void name_head(const struct head *h, char *buf, size_t size)
 {
-    if (h->coll >= LK_COLL_MODELLED || h->dtype >= LK_DTYPE_COUNT || h->algo >= LK_ALGO_COUNT)
+    if (h->coll >= LK_COLL_COUNT || h->dtype >= LK_DTYPE_COUNT || h->algo >= LK_ALGO_COUNT)
         snprintf(buf, size, "noise");
     else
         snprintf(buf, size, "%s %" PRIu64 " of %" PRIu64 " %s (%s, root %" PRIu32 ")",
@@ -372,6 +372,19 @@ static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call
     return st;
 }
 
+static enum lk_status tcp_pass(struct lk_comm *c, const struct lk_pass *p, uint64_t seq,
+                               double *out_Bps)
+{
+    const struct lk_coll_call call = {.coll = LK_SEND, .dtype = LK_U8, .count = p->bytes};
+    struct lk_tcp *t = (struct lk_tcp *)c;
+
+    lk_store_progress(t->store, seq, true);
+    begin(t, &call, LK_ALGO_AUTO, seq);
+    LK_PASS(lk_tcp_pass(t, p, out_Bps));
+    lk_store_progress(t->store, seq, false);
+    return LK_OK;
+}
+
 static const struct lk_hop *tcp_hop(const struct lk_comm *c)
 {
     const struct lk_tcp *t = (const struct lk_tcp *)c;
@@ -384,4 +397,5 @@ const struct lk_comm_ops lk_comm_tcp = {.name = "tcp",
                                         .run = tcp_run,
                                         .close = tcp_close,
                                         .has = tcp_has,
-                                        .hop = tcp_hop};
+                                        .hop = tcp_hop,
+                                        .pass = tcp_pass};

@@ -5,6 +5,7 @@
  *                     waiting, with failures turned into verdicts
  *   comm_tcp_mesh.c   connections between all ranks
  *   comm_tcp_info.c   what the kernel tells of a connection
+ *   comm_tcp_pass.c   a transfer from one rank to another
  *   comm_tcp_algo.c   pipelined ring: all-reduce, reduce-scatter, all-gather; pipelined tree or
  *                     chain: all-reduce, broadcast; exchange for two ranks
  *
@@ -107,5 +108,8 @@ enum lk_status lk_tcp_tree_run(struct lk_tcp *t, const struct lk_tcp_tree *tree,
 /* All-reduce of two ranks: each sends its whole buffer. */
 enum lk_status lk_tcp_exchange(struct lk_tcp *t, unsigned char *buf, enum lk_dtype dtype,
                                size_t elems);
+
+/* Send to a rank, receive from one; as lk_comm_pass. */
+enum lk_status lk_tcp_pass(struct lk_tcp *t, const struct lk_pass *p, double *out_Bps);
 
 #endif

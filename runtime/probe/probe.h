@@ -60,6 +60,29 @@ enum lk_status lk_probe_collectives(struct lk_comm *comm,
                                     const struct lk_probe_collectives_config *config,
                                     struct lk_probe_rows *out);
 
+struct lk_probe_pairs_config {
+    const int *members; /* ranks, ascending, at least 2; borrowed. The others only wait */
+    size_t n_members;
+    uint64_t bytes; /* of a transfer, from 1 */
+    struct lk_probe_effort effort;
+};
+
+struct lk_probe_pairs {
+    size_t n_members;
+    size_t n, warmup; /* repetitions, and how many of them are warm-up */
+    double *Bps;      /* [(repetition * n_members + from) * n_members + to]; from == to: 0 */
+    size_t capacity;
+};
+
+/*
+ * Move bytes between all pairs of members, in both directions, disjoint pairs at once. A rate is
+ * that of the receiver, from the first byte to the last. LK_EUNSUPPORTED: the communicator has no
+ * transfers. lk_probe_pairs_fini frees *out.
+ */
+enum lk_status lk_probe_pairs(struct lk_comm *comm, const struct lk_probe_pairs_config *config,
+                              struct lk_probe_pairs *out);
+void lk_probe_pairs_fini(struct lk_probe_pairs *p);
+
 struct lk_probe_compute_config {
     struct lk_probe_work work;
     double unit_target_s; /* desired length of one timed stretch, e.g. 0.02 */
