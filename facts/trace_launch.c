@@ -10,18 +10,10 @@
 
 static const struct step_range *find_step(const struct rank_out *r, uint32_t step)
 {
-    size_t lo = 0;
-    size_t hi = r->n_steps;
+    size_t at;
 
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-
-        if (r->steps[mid].step < step)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < r->n_steps && r->steps[lo].step == step ? &r->steps[lo] : NULL;
+    LK_BISECT(at, r->n_steps, r->steps[at].step < step);
+    return at < r->n_steps && r->steps[at].step == step ? &r->steps[at] : NULL;
 }
 
 /* Round down to whole microseconds, because HTA rounds starts up and ends down to them. */

@@ -366,29 +366,20 @@ static void forget(const void *comm)
     lk_foreign_leave();
 }
 
-LK_FOREIGN_EXPORT int MPI_Comm_free(void *comm);
-int MPI_Comm_free(void *comm)
-{
-    static _Atomic(lk_mpi_function) cache;
-    int (*real)(void *) = (int (*)(void *))real_of(&cache, "MPI_Comm_free");
-
-    if (!real)
-        return LK_MPI_ERROR;
-    forget(comm);
-    return real(comm);
-}
-
-LK_FOREIGN_EXPORT int MPI_Comm_disconnect(void *comm);
-int MPI_Comm_disconnect(void *comm)
-{
-    static _Atomic(lk_mpi_function) cache;
-    int (*real)(void *) = (int (*)(void *))real_of(&cache, "MPI_Comm_disconnect");
-
-    if (!real)
-        return LK_MPI_ERROR;
-    forget(comm);
-    return real(comm);
-}
+#define ENDS_COMM(name)                                                                            \
+    LK_FOREIGN_EXPORT int name(void *comm);                                                        \
+    int name(void *comm)                                                                           \
+    {                                                                                              \
+        static _Atomic(lk_mpi_function) cache;                                                     \
+        int (*real)(void *) = (int (*)(void *))real_of(&cache, #name);                             \
+                                                                                                   \
+        if (!real)                                                                                 \
+            return LK_MPI_ERROR;                                                                   \
+        forget(comm);                                                                              \
+        return real(comm);                                                                         \
+    }
+ENDS_COMM(MPI_Comm_free)
+ENDS_COMM(MPI_Comm_disconnect)
 
 /* Tell which rank this is, once MPI knows. */
 static void introduce(int status)

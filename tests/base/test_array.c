@@ -1,9 +1,13 @@
 /* Allocation and growth: sizes that overflow are refused, and a failure changes nothing. */
 #include "base/array.h"
 
+#include "base/file.h"
+#include "base/rng.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/suite.h"
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +127,61 @@ START_TEST(strings)
 }
 END_TEST
 
+START_TEST(texts_and_names_grow)
+{
+    char *text = NULL, **names = NULL, name[16];
+    size_t n = 0, capacity = 0;
+
+    for (int i = 0; i < 100; i++) {
+        snprintf(name, sizeof name, "name%d", i);
+        ck_assert_int_eq(lk_text_add(&text, "%s%s", i ? "," : "", name), LK_OK);
+        ck_assert_int_eq(lk_names_add(&names, &n, &capacity, name), LK_OK);
+    }
+    ck_assert_uint_eq(n, 100);
+    for (size_t i = 0, at = 0; i < n; i++) {
+        ck_assert(!strncmp(text + at, names[i], strlen(names[i])));
+        at += strlen(names[i]);
+        ck_assert_int_eq(text[at], i + 1 < n ? ',' : '\0');
+        at++;
+    }
+    lk_names_free(names, n);
+    free(text);
+}
+END_TEST
+
+/* The first that is not below a number, as one finds it that looks at each. */
+START_TEST(a_bisection_finds_what_a_walk_finds)
+{
+    struct lk_rng g = lk_rng_init(17, lk_rng_stream("bisect", 0));
+
+    for (size_t k = 0; k < cases_or(2000); k++) {
+        uint64_t v[64], wanted = lk_rng_below(&g, 100);
+        size_t n = (size_t)lk_rng_below(&g, LK_COUNT(v) + 1), at, walked = 0;
+
+        for (size_t i = 0; i < n; i++)
+            v[i] = (i ? v[i - 1] : 0) + lk_rng_below(&g, 4);
+        while (walked < n && v[walked] < wanted)
+            walked++;
+        LK_BISECT(at, n, v[at] < wanted);
+        ck_assert_uint_eq(at, walked);
+        if (n)
+            ck_assert_int_eq(LK_ORDER(v[0], wanted), v[0] < wanted ? -1 : v[0] > wanted);
+    }
+}
+END_TEST
+
+START_TEST(a_pointer_is_handed_over)
+{
+    char *from, *to = NULL;
+
+    ck_assert_int_eq(lk_strdup(&from, "x"), LK_OK);
+    LK_HAND_OVER(&to, from);
+    ck_assert_ptr_null(from);
+    ck_assert_str_eq(to, "x");
+    free(to);
+}
+END_TEST
+
 SUITE(array, c)
 {
     tcase_add_test(c, zeroed);
@@ -131,4 +190,7 @@ SUITE(array, c)
     tcase_add_test(c, growth_to_what_is_needed);
     tcase_add_test(c, items_without_size);
     tcase_add_test(c, strings);
+    tcase_add_test(c, texts_and_names_grow);
+    tcase_add_test(c, a_bisection_finds_what_a_walk_finds);
+    tcase_add_test(c, a_pointer_is_handed_over);
 }
