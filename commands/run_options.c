@@ -101,8 +101,8 @@ void lk_command_backends(FILE *out)
         .help = "samples of the synthetic data")                                                   \
     RUN("prefetch", train.prefetch, INT, .min = 0, .max = 1000, .fallback = "2",                         \
         .help = "batches prepared ahead; 0: each step prepares its own")                           \
-    RUN("shuffle", train.shuffle, FLAG, .fallback = "yes", .help = "shuffle every epoch")          \
-    RUN("drop-last", train.drop_last, FLAG, .fallback = "no",                                      \
+    RUN("shuffle", train.sampler.shuffle, FLAG, .fallback = "yes", .help = "shuffle every epoch")          \
+    RUN("drop-last", train.sampler.drop_last, FLAG, .fallback = "no",                                      \
         .help = "if the ranks do not divide the samples, leave the rest out instead of repeating some")    \
     HEAD("data", "input-delay", train.input_delay_s, TIME, .min = 0, .max = 3600, .fallback = "0s", \
          .help = "minimum time to prepare a batch")                                       \

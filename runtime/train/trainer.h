@@ -45,7 +45,8 @@ struct lk_train_config {
     int64_t samples;             /* size of the synthetic dataset */
     int prefetch;
     double input_delay_s; /* a batch takes at least this long to prepare */
-    bool shuffle, drop_last;
+    struct lk_sampler_config
+        sampler; /* how the data are shared; samples, ranks and seed are filled in */
     uint64_t seed;
     /*
      * The trainer's own is LK_FUSE_OPTIMIZER: each bucket is updated beside backward

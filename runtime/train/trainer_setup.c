@@ -39,13 +39,12 @@ static enum lk_status open_streams(struct trainer *t)
 
 static struct lk_sampler_config sampler(const struct trainer *t)
 {
-    const struct lk_train_config *c = t->config;
+    struct lk_sampler_config s = t->config->sampler;
 
-    return (struct lk_sampler_config){.ranks = t->ranks,
-                                      .rank = t->rank,
-                                      .shuffle = c->shuffle,
-                                      .drop_last = c->drop_last,
-                                      .seed = c->seed};
+    s.ranks = t->ranks;
+    s.rank = t->rank;
+    s.seed = t->config->seed;
+    return s;
 }
 
 /* Open the device with its streams, and the model. */

@@ -33,7 +33,7 @@ static struct lk_train_config config(int i)
                                 .steps = STEPS,
                                 .samples = 256,
                                 .prefetch = 2,
-                                .shuffle = true,
+                                .sampler.shuffle = true,
                                 .seed = 5,
                                 .graph = LK_GRAPH_YES,
                                 .timeout_ns = 30 * LK_NS_PER_S};

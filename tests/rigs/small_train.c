@@ -11,7 +11,7 @@ struct lk_train_config small_train(const char *device, int steps)
                                 .steps = steps,
                                 .samples = 24,
                                 .prefetch = 2,
-                                .shuffle = true,
+                                .sampler.shuffle = true,
                                 .seed = 5,
                                 .timeout_ns = WAIT_PLENTY_NS};
 

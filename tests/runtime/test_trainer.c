@@ -24,7 +24,7 @@ static struct lk_train_config config(int ranks, int rank)
                                 .warmup_steps = WARMUP,
                                 .samples = 512,
                                 .prefetch = 2,
-                                .shuffle = true,
+                                .sampler.shuffle = true,
                                 .seed = 5,
                                 .timeout_ns = TIMEOUT_NS};
 

@@ -36,7 +36,7 @@ static enum lk_status train(struct rank *me)
                                 .local_batch = LOCAL_BATCH,
                                 .steps = 3,
                                 .samples = 64, /* on many ranks an epoch ends within the run */
-                                .shuffle = true,
+                                .sampler.shuffle = true,
                                 .seed = 11,
                                 .verify = true,
                                 .timeout_ns = timeout_ns};
