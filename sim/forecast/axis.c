@@ -234,7 +234,8 @@ static void settle_change(const struct lk_cluster *cluster, const struct lk_conf
         change->slow_rank = (struct lk_slowed){0};
     if (change->slow_link.at >= c->nodes || c->nodes == 1 || change->slow_link.factor == 1)
         change->slow_link = (struct lk_slowed){0};
-    if (change->gpus_per_node == cluster->gpus_per_node)
+    if (change->gpus_per_node == cluster->gpus_per_node ||
+        (c->nodes == 1 && c->world_size <= cluster->gpus_per_node)) /* all on one node as it is */
         change->gpus_per_node = 0;
     if (c->nodes == 1) {
         change->node_Bps = change->bandwidth_Bps[LK_LINK_INTER] = change->latency_s[LK_LINK_INTER] =

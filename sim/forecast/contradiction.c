@@ -204,6 +204,14 @@ enum lk_status lk_contradictions_answer(struct lk_forecast *f, const char *inste
     return LK_OK;
 }
 
+void lk_contradictions_unanswered(struct lk_forecast *f)
+{
+    for (size_t i = 0; i < f->n_contradictions; i++) {
+        free(f->contradictions[i].instead);
+        f->contradictions[i].instead = NULL;
+    }
+}
+
 /* Appends "; SAYS" to a text. */
 static enum lk_status append(char **text, const char *says)
 {

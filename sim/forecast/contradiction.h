@@ -39,6 +39,8 @@ double lk_at_most(size_t k, size_t n, double p);
 
 /* Name what answers in the place of what the contradictions refute; NULL: nothing does. */
 enum lk_status lk_contradictions_answer(struct lk_forecast *f, const char *instead);
+/* Nothing answers after all: what was to answer knows nothing of what is asked. */
+void lk_contradictions_unanswered(struct lk_forecast *f);
 /* Return true if a model is contradicted, and if nothing answers in its place. */
 bool lk_contradictions_of_model(const struct lk_forecast *f);
 bool lk_contradictions_refute(const struct lk_forecast *f);

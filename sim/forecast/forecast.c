@@ -56,6 +56,7 @@ static enum lk_status set_header(struct lk_pipeline *w)
  * tell them. */
 static void empty_all(struct lk_pipeline *w)
 {
+    lk_contradictions_unanswered(w->out);
     for (size_t i = 0; i < w->n_points; i++) {
         struct lk_item *item = &w->all.v[w->points[i].item];
 

@@ -368,11 +368,13 @@ enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
         out_machine->gpus_per_node = q->gpus_per_node;
     out_machine->nodes = 0;
     LK_PASS(place(t, gpus_per_node));
-    for (size_t i = 0; i < t->n && q->model; i++) {
+    for (size_t i = 0; i < t->n; i++) {
         struct lk_config *c = &t->points[i].config;
 
         if (!c->local_batch && q->grid.axes[LK_AXIS_LOCAL_BATCH].n)
             c->local_batch = (int)q->grid.axes[LK_AXIS_LOCAL_BATCH].v[0].count;
+        if (!q->model)
+            continue;
         if (!c->local_batch)
             return lk_fail(LK_EEVIDENCE,
                            "%s: no column local_batch, so the length of a step is not known; "

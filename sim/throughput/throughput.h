@@ -76,11 +76,11 @@ bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config 
 /*
  * Open the table as a source of evidence; all is borrowed but the request itself. For a step model
  * the table is completed: nodes where no column has them, the first local batch of the request
- * where there is none, the job's bucket cap. The caller closes it by its hook. LK_EEVIDENCE where
- * it cannot support an answer: several nodes asked for, none measured, and no model; a count beyond
- * LK_THROUGHPUT_REACH times the largest (with a model _MODEL_REACH), a local batch beyond
- * LK_THROUGHPUT_BATCH_REACH times the largest, or _SMALLER_REACH times below the smallest. It names
- * the one cheapest run that would supply what is missing.
+ * where there is none (without a model, too), the job's bucket cap. The caller closes it by its
+ * hook. LK_EEVIDENCE where it cannot support an answer: several nodes asked for, none measured, and
+ * no model; a count beyond LK_THROUGHPUT_REACH times the largest (with a model _MODEL_REACH), a
+ * local batch beyond LK_THROUGHPUT_BATCH_REACH times the largest, or _SMALLER_REACH times below the
+ * smallest. It names the one cheapest run that would supply what is missing.
  */
 enum {
     LK_THROUGHPUT_REACH = 64,

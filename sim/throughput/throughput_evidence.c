@@ -547,15 +547,11 @@ static enum lk_status check_request(const struct lk_throughput_table *t,
 
     if (q->model)
         return LK_OK;
-    if (grid->axes[LK_AXIS_LOCAL_BATCH].n && !t->points[0].config.local_batch)
+    if (grid->global_batch && !t->points[0].config.local_batch &&
+        !grid->axes[LK_AXIS_LOCAL_BATCH].n)
         return lk_fail(LK_EEVIDENCE,
-                       "%s: no column local_batch, so nothing is known of a batch of "
-                       "%d. The cheapest run: the same table with that column filled",
-                       t->name, (int)grid->axes[LK_AXIS_LOCAL_BATCH].v[0].count);
-    if (grid->global_batch && !t->points[0].config.local_batch)
-        return lk_fail(LK_EEVIDENCE,
-                       "%s: no column local_batch, so a global batch of %lld cannot be split. The "
-                       "cheapest run: the same table with that column filled",
+                       "%s: no column local_batch, so a global batch of %lld cannot be split; "
+                       "--local-batch says that of all rows",
                        t->name, (long long)grid->global_batch);
     return LK_OK;
 }

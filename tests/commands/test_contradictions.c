@@ -104,6 +104,9 @@ static const struct {
     {"whatif runs.json own.json --gpus 64 --bucket-cap 1MiB,25MiB",
      "By the scaling law alone, as J contradicts the step model of own",
      "outside the 99 % interval", "bound", true},
+    {"predict runs.json own.json --gpus 64 --bucket-cap 1MiB", /* of which the law knows nothing */
+     "No forecast: J contradicts the step model of own",
+     "take 121 ms a step as measured, and at least 4", "bound", false},
     {"predict one.json own.json --gpus 64", "No forecast: J contradicts the step model of own",
      "take 121 ms a step as measured, and at least 4", "bound", false},
     {"predict " TABLE("175B") "--cluster dgx-a100 --gpus 64",
@@ -127,9 +130,12 @@ static void check_file(const char *question, const char *kind, bool answered)
     for (size_t i = 0; i < f.n_contradictions; i++)
         found |= !strcmp(lk_contradiction_name(f.contradictions[i].kind), kind);
     ck_assert_msg(found, "%s: no %s", question, kind);
-    for (size_t i = 0; i < f.n_points; i++)
+    for (size_t i = 0; i < f.n_points; i++) {
         ck_assert_msg(isnan(f.points[i].step_s) == !answered, "%s: a step of %g s", question,
                       f.points[i].step_s);
+        ck_assert_msg(answered || isnan(f.points[i].efficiency), "%s: an efficiency of %g",
+                      question, f.points[i].efficiency);
+    }
     lk_forecast_fini(&f);
     free(path);
 }
