@@ -11,6 +11,7 @@
 #include "profiler/import/import.h"
 #include "profiler/import/import_files.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -346,7 +347,27 @@ out:
     return st;
 }
 
-/* Add what the import's GPUs did of the time. */
+/* Add the kernels of all events of the import's GPUs, whatever the steps are. */
+static enum lk_status add_kernels(struct lk_import *i, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    if (!i->kernels.n)
+        return LK_OK;
+    LK_TRY(lk_table_create("Imported: the GPUs' kernels by name", lk_kernel_columns,
+                           lk_n_kernel_columns, &t));
+    LK_TRY(lk_kernel_sums_fill(&i->kernels, NAN, t));
+    LK_TRY(lk_table_note(t, "of all events of the GPUs; each kernel counts in full, also where two "
+                            "run at the same time"));
+    LK_TRY(lk_page_table(page, "kernels", LK_PAGE_DETAIL, NULL, 0, &t));
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+/* Add what the import's GPUs did of the time and, if there is no run that tells it, their kernels.
+ */
 static enum lk_status add_import(struct lk_import *i, bool has_run, struct lk_page *page)
 {
     static const struct lk_view_column view[] = {
@@ -358,6 +379,8 @@ static enum lk_status add_import(struct lk_import *i, bool has_run, struct lk_pa
     LK_TRY(lk_import_table(i, &t));
     LK_TRY(lk_page_table(page, "traces", has_run || !t->n_rows ? LK_PAGE_DETAIL : LK_PAGE_MAIN,
                          view, LK_COUNT(view), &t));
+    if (!has_run)
+        LK_TRY(add_kernels(i, page));
 out:
     lk_table_destroy(t);
     return st;

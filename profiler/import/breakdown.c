@@ -60,3 +60,29 @@ out:
     free(communication);
     return st;
 }
+
+enum lk_status lk_breakdown_kernels(const struct lk_events *e, int64_t device, const char *patterns,
+                                    struct lk_kernel_sums *out)
+{
+    enum lk_status st = LK_OK;
+    bool *communication = NULL;
+    size_t *rows = NULL; /* by name and use */
+
+    LK_TRY(lk_communication_names(e, patterns, &communication));
+    LK_TRY(lk_alloc(&rows, e->n_names * LK_USES, sizeof *rows));
+    for (size_t i = 0; i < e->n_events; i++) {
+        const struct lk_import_event *x = &e->events[i];
+        enum lk_use use = x->kind != LK_EVENT_KERNEL                    ? LK_USE_MEMORY
+                          : lk_event_is_communication(x, communication) ? LK_USE_COMMUNICATION
+                                                                        : LK_USE_COMPUTE;
+
+        if (x->kind <= LK_EVENT_MEMSET && (device < 0 || e->lanes[x->lane].process == device))
+            LK_TRY(lk_kernel_sums_add(out, lk_events_text(e, x->name), use,
+                                      (uint64_t)(x->end_ns - x->start_ns),
+                                      &rows[(size_t)x->name * LK_USES + (size_t)use]));
+    }
+out:
+    free(rows);
+    free(communication);
+    return st;
+}

@@ -6,6 +6,7 @@
 #define LK_PROFILER_IMPORT_BREAKDOWN_H
 
 #include "profiler/analysis/breakdown.h"
+#include "profiler/analysis/kernel_sums.h"
 #include "profiler/import/event.h"
 
 struct lk_convention {
@@ -25,5 +26,8 @@ bool lk_event_is_communication(const struct lk_import_event *x, const bool *name
  * without events. */
 enum lk_status lk_breakdown(const struct lk_events *e, int64_t device,
                             const struct lk_convention *convention, struct lk_breakdown *out);
+/* Add the kernels and copies of one GPU, or of all (-1), by name. patterns as above. */
+enum lk_status lk_breakdown_kernels(const struct lk_events *e, int64_t device, const char *patterns,
+                                    struct lk_kernel_sums *out);
 
 #endif

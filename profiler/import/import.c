@@ -50,6 +50,7 @@ static enum lk_status add_rank(struct lk_events *e, const struct lk_import_rank_
     lk_events_keep_window(e);
     LK_PASS(lk_breakdown(e, options->device, &all, &row->all));
     LK_PASS(lk_breakdown(e, options->device, &linked, &row->linked));
+    LK_PASS(lk_breakdown_kernels(e, options->device, options->patterns, &out->kernels));
     st = lk_import_trace(e, options, &out->traces[out->n - 1]);
     if (st == LK_EEVIDENCE && !out->no_steps)
         return lk_strdup(&out->no_steps, lk_error_text());
@@ -478,6 +479,7 @@ void lk_import_fini(struct lk_import *i)
     free(i->rows);
     free(i->no_steps);
     lk_sequences_fini(&i->sequences);
+    lk_kernel_sums_fini(&i->kernels);
     lk_traces_free(i->traces, i->traces ? i->n : 0);
     *i = (struct lk_import){0};
 }

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "facts/trace.h"
+#include "profiler/analysis/kernel_sums.h"
 #include "profiler/analysis/run_set.h"
 #include "profiler/import/breakdown.h"
 #include "profiler/import/sequences.h"
@@ -52,6 +53,7 @@ struct lk_import {
     struct lk_import_file *files; /* in the order in which they were read */
     size_t n_files, files_capacity;
     char *no_steps;                /* NULL: there are steps */
+    struct lk_kernel_sums kernels; /* of all events of the GPUs */
     struct lk_sequences sequences; /* of collectives; empty for formats without their numbers */
 };
 

@@ -17,6 +17,7 @@
 #include "tests/rigs/split.h"
 #include "tests/rigs/suite.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +140,41 @@ START_TEST(kernels_by_name)
     lk_table_destroy(t);
     lk_analysis_fini(&a);
     lk_run_fini(&r);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
+/* A data base of Nsight Systems whose job has no steps: sums by SQL, over StringIds. */
+START_TEST(kernels_without_steps)
+{
+    static const struct {
+        const char *name; /* how it begins */
+        double n, total_ns;
+    } rows[] = {
+        {"void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<(int)12", 68, 272317378},
+        {"nvjet_tst_192x192_64x4_2x1_v_bz_coopB_bias_TNN", 235, 38226009},
+        {"void at::native::elementwise_kernel<(int)128, (int)2, void a", 269, 25996204},
+    };
+    char *path = recorded("nsys_ai/mfu_2gpu_before.sqlite.gz");
+    struct lk_import run = {0};
+    struct lk_table *t = NULL;
+
+    if (!path)
+        return;
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    ck_assert_ptr_nonnull(strstr(run.no_steps, "no steps: it has no ProfilerStep, 0 optimizer"));
+    must(lk_table_create("kernels", lk_kernel_columns, lk_n_kernel_columns, &t));
+    must(lk_kernel_sums_fill(&run.kernels, NAN, t));
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        const char *name = lk_table_cell(t, i, "name")->text;
+
+        ck_assert_msg(!strncmp(name, rows[i].name, strlen(rows[i].name)), "%s", name);
+        ck_assert_double_eq(lk_table_cell(t, i, "n")->number, rows[i].n);
+        ck_assert_double_eq_tol(lk_table_cell(t, i, "total_s")->number, 1e-9 * rows[i].total_ns,
+                                1e-10);
+    }
+    lk_table_destroy(t);
     lk_import_fini(&run);
     free(path);
 }
@@ -303,6 +339,7 @@ SUITE(import_recorded, t)
     tcase_add_loop_test(t, steps_are_broken_down_alike, 1, 2);
     tcase_add_loop_test(t, steps_are_broken_down_alike, 3, 4);
     tcase_add_test(t, kernels_by_name);
+    tcase_add_test(t, kernels_without_steps);
     tcase_add_test(t, a_step_is_as_long_as_on_the_gpu);
     tcase_add_test(t, data_base_is_broken_down);
     tcase_add_loop_test(t, buckets_are_those_recorded, 0, (int)LK_COUNT(buckets));

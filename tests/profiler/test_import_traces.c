@@ -317,6 +317,10 @@ START_TEST(steps_are_chosen)
 
     must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
     ck_assert_ptr_nonnull(strstr(run.no_steps, "--step-range"));
+    ck_assert_uint_eq(run.kernels.n, 1); /* they are known without steps */
+    ck_assert_str_eq(run.kernels.at[0].name, "a");
+    ck_assert_uint_eq(run.kernels.at[0].n, 1);
+    ck_assert_uint_eq(run.kernels.at[0].total_ns, 20000);
     lk_import_fini(&run);
     must(lk_import_run(&path, 1, &(struct lk_import_options){.step_range = "iter"}, &run));
     kineto_assert_span(kineto_span(&run.traces[0], LK_SPAN_STEP, 1, -1), 200, 300);
