@@ -235,8 +235,13 @@ static enum lk_status add_losses(const struct analyzed *a, const struct lk_pool 
 {
     double waits_s =
         lk_pool_knows(p, LK_LOSS_STRAGGLER) ? p->losses_s[LK_LOSS_STRAGGLER].mean : NAN;
+    double exposed_s = 0; /* mean over runs and ranks */
     enum lk_status st = LK_OK;
     char *labels = NULL, *of = NULL;
+
+    for (size_t i = 0; i < p->n; i++)
+        for (size_t k = 0; k < p->runs[i].run->n; k++)
+            exposed_s += p->runs[i].ranks[k].split.exposed_s / (double)(p->n * p->runs[i].run->n);
 
     LK_TRY(labels_of(a, p, &labels));
     for (int loss = LK_LOSS_IDEAL + 1; loss < LK_LOSS_COUNT; loss++) {
@@ -249,9 +254,7 @@ static enum lk_status add_losses(const struct analyzed *a, const struct lk_pool 
                              p->losses_s[loss].mean / p->step_s.mean));
     }
     LK_TRY(lk_page_value(page, "straggler_wait_s", labels, LK_DIM_TIME, waits_s));
-    LK_TRY(lk_page_value(page, "exposed_comm_s", labels, LK_DIM_TIME,
-                         p->losses_s[LK_LOSS_WIRE].mean + p->losses_s[LK_LOSS_LAUNCH].mean +
-                             p->losses_s[LK_LOSS_STRAGGLER].mean));
+    LK_TRY(lk_page_value(page, "exposed_comm_s", labels, LK_DIM_TIME, exposed_s));
 out:
     free(of);
     free(labels);

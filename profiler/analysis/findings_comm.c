@@ -77,13 +77,28 @@ enum lk_status lk_find_wire_(struct lk_analysis *a)
                           rate, sizeof rate);
     LK_PASS(lk_finding_add_(
         a, LK_FINDING_WIRE, -1, cost,
-        "wire bound%s: collectives are exposed %s a step; bucket %d moves at %s bus bandwidth%s",
+        "wire bound%s: collectives block compute %s a step; bucket %d moves at %s bus bandwidth%s",
         waits ? ", or waiting for other ranks" : "", lk_time_text_(cost).buf, big->bucket, rate,
         waits ? ", waits included" : ""));
     if (is_compact(lk_run_about(a->run)))
         lk_finding_next_(a, "reduce less often (accumulation) or use faster links; compare the "
                             "bandwidth with that of lockstep calibrate");
     return LK_OK;
+}
+
+/* Return the covered share of the collectives, as the table of the overlap has it: of the late
+ * rank, if there is one, which waits for nobody, else of all. */
+static double covered(const struct lk_analysis *a)
+{
+    int late = late_rank(a);
+    double comm = 0, exposed = 0;
+
+    for (size_t k = 0; k < a->run->n; k++)
+        if (late < 0 || (int)k == late) {
+            comm += a->ranks[k].split.comm_s;
+            exposed += a->ranks[k].split.exposed_s;
+        }
+    return comm > 0 ? 1 - exposed / comm : 0;
 }
 
 /* Report poor overlap, relative to the time in which bytes moved: waiting for a late rank is not a
@@ -97,7 +112,7 @@ enum lk_status lk_find_poor_overlap_(struct lk_analysis *a)
         return LK_OK;
     return lk_finding_add_(a, LK_FINDING_POOR_OVERLAP, -1, exposed,
                            "poor overlap: compute covers only %.0f %% of the collectives",
-                           100 * (1 - exposed / moving));
+                           100 * covered(a));
 }
 
 /* ---- Launches ---- */

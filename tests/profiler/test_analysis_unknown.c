@@ -66,8 +66,9 @@ START_TEST(waits_are_not_known)
     must(lk_run_take("model", traces, alone ? 1 : (size_t)m.ranks, &run));
     must(lk_analyze(&run, NULL, 0, &a));
     print_findings(&a);
-    ck_assert(has_finding(&a, known ? "wire bound: collectives are exposed "
-                                    : "wire bound, or waiting for other ranks: collectives are "));
+    ck_assert(has_finding(&a, known
+                                  ? "wire bound: collectives block compute "
+                                  : "wire bound, or waiting for other ranks: collectives block "));
     ck_assert(!has_finding(&a, "clocks"));
     for (size_t i = 0; i < LK_COUNT(cells); i++)
         ck_assert_msg(is_empty(&a, cells[i].kind, cells[i].column) == !known, "%s",

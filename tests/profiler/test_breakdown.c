@@ -175,6 +175,7 @@ START_TEST(passes_compute_where_no_kernel_is_known)
     struct lk_run run = {0};
     struct lk_analysis a = {0};
     struct lk_table *t = NULL;
+    double of_buckets_s = 0;
 
     must(step_model_run(&m, &traces, NULL));
     for (int k = 0; k < 2 && _i; k++) {
@@ -191,6 +192,9 @@ START_TEST(passes_compute_where_no_kernel_is_known)
         ck_assert_double_eq_tol(lk_table_cell(t, k, "in_gaps_s")->number, 0, 1e-8);
         ck_assert_double_eq_tol(lk_table_cell(t, k, "overlap")->number, 0.75, 1e-5);
     }
+    for (size_t b = 0; b < a.n_buckets; b++) /* each once a step: the tables agree */
+        of_buckets_s += a.buckets[b].exposed_s;
+    ck_assert_double_eq_tol(of_buckets_s, wire_s, 1e-8);
     lk_table_destroy(t);
     lk_analysis_fini(&a);
     lk_run_fini(&run);
