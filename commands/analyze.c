@@ -268,6 +268,26 @@ static enum lk_status add_trials(const struct analyzed *a, struct lk_page *page)
     return st;
 }
 
+/* Add the last run's collectives beside those of the cluster. */
+static enum lk_status add_alone(const struct analyzed *a, struct lk_page *page)
+{
+    static const struct lk_view_column view[] = {
+        {.name = "collective", .setting = true},
+        LK_VIEW("bytes"),
+        {.name = "wait_s", .optional = true},
+        LK_VIEW("wire_s"),
+        LK_VIEW_RANGE("alone_s", "alone_lo_s", "alone_hi_s"),
+        LK_VIEW("times_alone"),
+        {.name = "evidence", .setting = true, .optional = true}};
+    struct lk_table *t = NULL;
+    enum lk_status st;
+
+    LK_PASS(analyze_alone_table(&a->alone, &a->runs[a->n - 1], &t));
+    st = lk_page_table(page, "collectives", LK_PAGE_MAIN, view, LK_COUNT(view), &t);
+    lk_table_destroy(t);
+    return st;
+}
+
 /* Add every collective of a step, by rank. */
 static enum lk_status add_step(const struct analyzed *a, const struct options *opt,
                                struct lk_page *page)
@@ -311,6 +331,7 @@ static enum lk_status add_runs(const struct analyzed *a, const struct options *o
     LK_PASS(add_configurations(a, page));
     LK_PASS(add_pool(&a->pools[a->n_pools - 1], page));
     LK_PASS(add_trials(a, page));
+    LK_PASS(add_alone(a, page));
     for (int kind = several ? 0 : LK_ANALYSIS_RANKS; kind < LK_ANALYSIS_TABLES; kind++)
         LK_PASS(add_table(a, opt, kind, names[kind], page));
     return LK_OK;
@@ -469,7 +490,7 @@ const struct lk_command lk_command_analyze = {
     .no_operand = "which run? e.g. lockstep analyze run/",
     .main_value = "efficiency",
     .tables = TABLES("configurations", "waterfall", "findings", "actions", "run-waterfalls",
-                     "run-findings", "ranks", "overlap", "buckets", "stragglers", "gpus", "kernels",
-                     "hosts", "sequences", "traces", "step"),
+                     "run-findings", "collectives", "ranks", "overlap", "buckets", "stragglers",
+                     "gpus", "kernels", "hosts", "sequences", "traces", "step"),
     .run = run,
 };

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum lk_status analyze_alone_init(struct alone *a, const char *cluster)
 {
@@ -41,5 +42,81 @@ enum lk_status analyze_alone_compare(const struct alone *alone, struct lk_analys
     LK_TRY(lk_analysis_set_alone(a, alone->cluster.name, alone_s));
 out:
     free(alone_s);
+    return st;
+}
+
+/* ---- By size ---- */
+
+/* A row: what the job's collectives of a bucket take, and the same one alone. Rates are bus
+ * bandwidths. */
+#define BESIDE_COLUMNS(X)                                                                          \
+    X("collective", "collective", LK_DIM_NONE, -1, lk_coll_name(coll))                             \
+    X("bucket", "bucket", LK_DIM_NONE, -1, b->bucket >= 0 ? (double)b->bucket : NAN)               \
+    X("bytes", "size", LK_DIM_BYTES, -1, (double)b->bytes)                                         \
+    X("n", "n", LK_DIM_NONE, -1, (double)b->n)                                                     \
+    X("wait_s", "wait", LK_DIM_TIME, -1, b->wait_s)                                                \
+    X("wire_s", "wire", LK_DIM_TIME, -1, b->wire_s)                                                \
+    X("alone_s", "alone", LK_DIM_TIME, -1, c.seconds)                                              \
+    X("alone_lo_s", "from", LK_DIM_TIME, -1, c.lo)                                                 \
+    X("alone_hi_s", "to", LK_DIM_TIME, -1, c.hi)                                                   \
+    X("times_alone", "times alone", LK_DIM_NONE, 2, b->wire_s / c.seconds)                         \
+    X("busbw_Bps", "busbw", LK_DIM_RATE, -1, (double)b->bytes *factor / b->wire_s)                 \
+    X("alone_busbw_Bps", "alone", LK_DIM_RATE, -1, (double)b->bytes *factor / c.seconds)           \
+    X("evidence", "evidence", LK_DIM_NONE, -1, lk_evidence_name(c.evidence))
+
+/* Return true if a bucket's collective is one that cluster files have. */
+static bool collective_of(const struct lk_analysis_bucket *b, enum lk_coll *out)
+{
+    *out = LK_ALL_REDUCE; /* of gradients */
+    return b->bytes &&
+           (b->bucket >= 0 || (b->function && lk_coll_find(b->function, strlen(b->function), out) &&
+                               *out < LK_BARRIER));
+}
+
+static enum lk_status add_beside(const struct alone *alone, const struct lk_analysis *a,
+                                 const struct lk_analysis_bucket *b, struct lk_table *t)
+{
+    const struct lk_run_info *info = lk_run_about(a->run);
+    enum lk_status st = LK_OK;
+    struct lk_cost c = {.seconds = NAN, .lo = NAN, .hi = NAN, .evidence = LK_EVIDENCE_NONE};
+    enum lk_coll coll;
+    double factor;
+
+    if (!collective_of(b, &coll))
+        return LK_OK;
+    factor = lk_coll_busbw_factor(coll, info->world_size);
+    st = lk_cost_eval(alone->cost, coll, LK_ALGO_AUTO, info->world_size, info->nodes, &b->bytes, 1,
+                      &c);
+    if (st == LK_EEVIDENCE)
+        st = LK_OK;
+    LK_TRY(st);
+    LK_TRY(lk_table_row(t));
+    BESIDE_COLUMNS(LK_TABLE_CELL)
+out:
+    return st;
+}
+
+enum lk_status analyze_alone_table(const struct alone *alone, const struct lk_analysis *a,
+                                   struct lk_table **out)
+{
+    static const struct lk_column columns[] = {BESIDE_COLUMNS(LK_TABLE_COLUMN)};
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    *out = NULL;
+    if (!alone->cost || lk_run_about(a->run)->world_size < 2 || lk_run_is_grouped(a->run))
+        return LK_OK;
+    LK_TRY(lk_table_create("The job's collectives beside the same ones alone", columns,
+                           LK_COUNT(columns), &t));
+    for (size_t i = 0; i < a->n_buckets; i++)
+        LK_TRY(add_beside(alone, a, &a->buckets[i], t));
+    LK_TRY(lk_table_note(t,
+                         "wire: after all have arrived; alone: as %s has it, measured, or by "
+                         "its evidence",
+                         alone->cluster.name));
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
     return st;
 }

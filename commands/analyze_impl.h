@@ -58,6 +58,10 @@ enum lk_status analyze_try(const struct lk_run_set *set, struct analyzed *a);
 const struct trial *analyze_best_trial(const struct trials *t, enum lk_finding_id id, bool *tried);
 /* Make the table of actions that gain. */
 enum lk_status analyze_trials_table(const struct analyzed *a, struct lk_table **out);
+/* Make the table of a run's collectives by size, each beside the same one alone on the cluster;
+ * NULL: no cluster was asked for. */
+enum lk_status analyze_alone_table(const struct alone *alone, const struct lk_analysis *a,
+                                   struct lk_table **out);
 
 /* Say what the last configuration reaches, where most of its time goes and what to do; add its
  * numbers, and the efficiency and step of the others, as values. */

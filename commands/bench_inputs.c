@@ -54,7 +54,7 @@ static enum lk_status read_log(const struct bench_options *o, const char *file, 
     hints.coll = coll;
     hints.ranks = bench_item_of(&o->gpus, i);
     hints.nodes = bench_item_of(&o->nodes, i);
-    LK_TRY(lk_bench_read_nccl_tests(file, &hints, b));
+    LK_TRY(lk_bench_read_log(file, &hints, b));
 out:
     free(coll);
     return st;
@@ -105,7 +105,7 @@ enum lk_status bench_inputs_read(const struct bench_options *o, const char **fil
     if (b->n_wrong)
         lk_log(LK_LOG_MAIN, LK_WARN, "left out %zu rows in which nccl-tests found wrong results",
                b->n_wrong);
-    if (!b->n_points)
+    if (!b->n_points && !lk_quantity_known(&b->link_Bps))
         st = lk_fail(LK_EPARSE,
                      "%s: no valid row of all_reduce, reduce_scatter, all_gather or "
                      "broadcast",

@@ -126,8 +126,8 @@ static enum lk_status read_side(const struct options *o, const char *name,
         LK_PASS(read_log(o, name, &s->measured));
     if (!s->measured.n_points)
         return lk_fail(LK_EEVIDENCE,
-                       "%s: no collective was measured there: name the log of a benchmark, or a "
-                       "cluster file of lockstep calibrate or lockstep import",
+                       "%s: no collective was measured there: name the log of a benchmark of "
+                       "collectives, or a cluster file of lockstep calibrate or lockstep import",
                        name);
     return expected_judge(&s->measured, o->base, &s->x);
 }

@@ -11,6 +11,7 @@
 #include "profiler/import/bench_log.h"
 #include "sim/cluster_compare.h"
 #include "sim/collective/alpha_beta_fit.h"
+#include "sim/collective/links.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -122,7 +123,7 @@ out:
 static enum lk_status set_shape(const struct lk_bench *b, struct lk_cluster *c)
 {
     int most = 1;
-    const struct lk_cluster_point *which = &b->points[0];
+    const struct lk_cluster_point *which = b->points; /* the one of `most` ranks a node */
 
     for (size_t i = 0; i < b->n_points; i++)
         if (b->points[i].ranks / b->points[i].nodes > most) {
@@ -266,19 +267,42 @@ static enum lk_status note_inspector(const struct lk_inspector *i, struct lk_pag
     return LK_OK;
 }
 
+/* Say what a link's rate is that a log has, and that it is no collective. */
+static enum lk_status say_link(const struct lk_bench *b, const struct lk_cluster *c,
+                               struct lk_page *page)
+{
+    const int cards = lk_link_cards(c);
+    char rate[32], several[64] = "";
+
+    if (!lk_quantity_known(&b->link_Bps))
+        return LK_OK;
+    if (cards > 1)
+        snprintf(several, sizeof several, ", of which a node has %d", cards);
+    lk_units_format(LK_DIM_RATE, b->link_Bps.value, rate, sizeof rate);
+    LK_PASS(lk_page_value(page, "link_Bps", "", LK_DIM_RATE, b->link_Bps.value));
+    return lk_page_say(page,
+                       "iperf3 measured %s over a link between two hosts: no collective, but the "
+                       "file has it as the rate of a node's network card%s.",
+                       rate, several);
+}
+
 static enum lk_status print(const struct import_options *o, const struct lk_bench *b,
                             const struct lk_cluster *base, const struct lk_cluster *c,
                             const struct lk_inspector *inspector, struct lk_page *page)
 {
     const bool recorded = inspector->n_recorded > 0;
 
-    LK_PASS(cluster_answer(c, page));
-    if (o->base)
-        LK_PASS(say_expected(base, c, page));
-    LK_PASS(say_verdict(c, o->base, page));
+    LK_PASS(say_link(b, c, page));
+    if (c->n_points) {
+        LK_PASS(cluster_answer(c, page));
+        if (o->base)
+            LK_PASS(say_expected(base, c, page));
+        LK_PASS(say_verdict(c, o->base, page));
+    }
     if (recorded)
         LK_PASS(say_inspector(inspector, page));
-    LK_PASS(cluster_tables(c, page));
+    if (c->n_points)
+        LK_PASS(cluster_tables(c, page));
     if (recorded)
         LK_PASS(note_inspector(inspector, page));
     LK_PASS(lk_page_note(page, "GPU: %s%s%s; %d a node", c->gpu, b->nccl_version ? "; NCCL " : "",
@@ -307,6 +331,9 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
         LK_TRY(follow_device(base.gpu, &c));
     LK_TRY(set_text(&c.name, o->name, NULL, "imported"));
     of_base = c.n_points;
+    if (lk_quantity_known(&b.link_Bps))
+        LK_TRY(lk_quantity_set(&c.inter.bandwidth_Bps, b.link_Bps.value, NAN, NAN, b.link_Bps.n,
+                               "%s", b.link_Bps.source));
     LK_TRY(add_points(&b, &c));
     LK_TRY(warn_of_contradictions(&c, of_base));
     c.preset = false;

@@ -8,6 +8,7 @@
 
 #include "profiler/import/bench_log.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* The nccl-tests program that a log names, and the line that names it. */
@@ -62,5 +63,15 @@ enum lk_status bench_table_end(struct bench_table *t, struct lk_bench *out);
 /* Append the points of a text log, read from path, to *out. */
 enum lk_status bench_read_text(const char *path, const char *text, size_t size,
                                const struct lk_bench_hints *hints, struct lk_bench *out);
+
+/* Return true if a text has a table of the OSU micro-benchmarks; append its points to *out. */
+bool bench_is_osu(const char *text, size_t size);
+enum lk_status bench_read_osu(const char *path, const char *text, size_t size,
+                              const struct lk_bench_hints *hints, struct lk_bench *out);
+
+/* Set the rate of a link by iperf3's JSON (--json). */
+struct lk_json;
+bool bench_is_iperf(struct lk_json *root);
+enum lk_status bench_read_iperf(const char *path, struct lk_json *root, struct lk_bench *out);
 
 #endif

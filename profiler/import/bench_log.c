@@ -20,6 +20,7 @@ void lk_bench_fini(struct lk_bench *b)
     for (size_t i = 0; i < b->n_points; i++)
         lk_quantity_fini(&b->points[i].time_s);
     free(b->points);
+    lk_quantity_fini(&b->link_Bps);
     free(b->gpu);
     free(b->nccl_version);
     *b = (struct lk_bench){0};
@@ -379,6 +380,10 @@ static enum lk_status read_json(const char *path, const char *text, size_t size,
 
     LK_TRY(lk_json_parse(path, text, size, &doc));
     root = lk_json_root(doc);
+    if (bench_is_iperf(root)) {
+        st = bench_read_iperf(path, root, out);
+        goto out;
+    }
     LK_TRY(read_program(root, &t));
     LK_TRY(read_devices(root, &t, out));
     LK_TRY(read_version(root, out));
@@ -398,8 +403,8 @@ out:
 
 /* ---- Text or JSON ---- */
 
-enum lk_status lk_bench_read_nccl_tests(const char *path, const struct lk_bench_hints *hints,
-                                        struct lk_bench *out)
+enum lk_status lk_bench_read_log(const char *path, const struct lk_bench_hints *hints,
+                                 struct lk_bench *out)
 {
     enum lk_status st = LK_OK;
     char *text = NULL;
@@ -412,6 +417,8 @@ enum lk_status lk_bench_read_nccl_tests(const char *path, const struct lk_bench_
         at++;
     if (at < size && text[at] == '{')
         LK_TRY(read_json(path, text, size, hints, out));
+    else if (bench_is_osu(text, size))
+        LK_TRY(bench_read_osu(path, text, size, hints, out));
     else
         LK_TRY(bench_read_text(path, text, size, hints, out));
 out:

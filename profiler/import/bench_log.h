@@ -26,22 +26,25 @@ struct lk_bench {
     struct lk_cluster_point *points; /* in the order of the files, back to back, algorithm AUTO
                                         unless a column says another */
     size_t n_points, capacity;
-    char *gpu;          /* device name, or NULL */
-    char *nccl_version; /* "2.28.9", or NULL */
-    size_t n_other;     /* rows of collectives that cluster files lack (alltoall, reduce, ...) */
-    size_t n_wrong;     /* rows left out because nccl-tests found wrong results */
+    char *gpu;                   /* device name, or NULL */
+    char *nccl_version;          /* "2.28.9", or NULL */
+    struct lk_quantity link_Bps; /* rate of a link between two hosts, of no collective; optional */
+    size_t n_other; /* rows of collectives that cluster files lack (alltoall, reduce, ...) */
+    size_t n_wrong; /* rows left out because nccl-tests found wrong results */
 };
 
 void lk_bench_fini(struct lk_bench *b); /* zeroes it; safe on a zeroed one */
 
 /*
- * Read nccl-tests' output, text or JSON (told by its first character), plain or gzip, at most 256
- * MiB. Text may be a whole log: several tables, other lines between, prefixes of mpirun, srun,
- * kubectl and time stamps. Known versions: 1.0 (2017: "bytes N type op", times in ms) to 2.19.
- * LK_EPARSE where the file is damaged or has no table; LK_EUSAGE where a hint is missing.
+ * Read the log of a benchmark: nccl-tests' output, that of the OSU micro-benchmarks' collectives,
+ * iperf3's JSON (the rate of a link), each told by its content. Of nccl-tests text or JSON (told by
+ * its first character), plain or gzip, at most 256 MiB. Text may be a whole log: several tables,
+ * other lines between, prefixes of mpirun, srun, kubectl and time stamps. Known versions: 1.0
+ * (2017: "bytes N type op", times in ms) to 2.19. LK_EPARSE where the file is damaged or has no
+ * table; LK_EUSAGE where a hint is missing.
  */
-enum lk_status lk_bench_read_nccl_tests(const char *path, const struct lk_bench_hints *hints,
-                                        struct lk_bench *out);
+enum lk_status lk_bench_read_log(const char *path, const struct lk_bench_hints *hints,
+                                 struct lk_bench *out);
 
 /*
  * Read a CSV with the columns collective, gpus, nodes, bytes, and seconds or time_us; and

@@ -61,6 +61,8 @@ static const struct {
     {"analyze @/wire --cluster ethernet-10g", 0, "Do: ", "by lockstep"},
     {"analyze @/wire --cluster ethernet-10g --table actions", 0, "throughput x",
      "actions gain, by lockstep whatif on "},
+    {"analyze @/curve/k2 --cluster ethernet-10g-4gpu --table collectives --format csv", 0,
+     "times_alone", "alone_busbw_Bps"},
     {"analyze @/curve/k2 --cluster nowhere", 1, "nowhere", "lockstep analyze: "},
     {"analyze @/curve/k1", 0, "1 simulated rank: ", " a step (one run)"},
     {"analyze @/reps", 0, "(mean of 2 runs, ", "Waterfall: mean of 2 runs of 2 ranks"},

@@ -162,6 +162,36 @@ START_TEST(formats_and_plot)
 }
 END_TEST
 
+/* iperf3's rate is that of a card, and no collective. */
+START_TEST(a_link)
+{
+    static const char json[] = "{\"start\": {}, \"intervals\": [{}, {}], \"end\": "
+                               "{\"sum_received\": {\"bits_per_second\": 9.4e9}}}";
+    struct shell_result r;
+    char *text;
+
+    free(scratch_put("iperf.json", json, sizeof json - 1));
+    r = run(0, "import iperf.json --base ethernet-10g-8gpu --out c.json");
+    has(&r, "1.18 GB/s over a link");
+    text = scratch_read(scratch_dir, "c.json");
+    ck_assert_ptr_nonnull(strstr(text, "1175000000"));
+    free(text);
+    r = run(1, "collectives iperf.json");
+    has(&r, "no collective was measured");
+}
+END_TEST
+
+/* A machine that is faster than its base is told so. */
+START_TEST(faster)
+{
+    struct shell_result r;
+
+    put_log("fast.log", A100, 45, 190);
+    r = run(0, "collectives fast.log --base ethernet-10g-8gpu -q");
+    has(&r, "faster than ethernet-10g-8gpu");
+}
+END_TEST
+
 SUITE(collectives, tests)
 {
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
@@ -172,4 +202,6 @@ SUITE(collectives, tests)
     tcase_add_test(tests, side_by_side);
     tcase_add_test(tests, no_expectation);
     tcase_add_test(tests, formats_and_plot);
+    tcase_add_test(tests, a_link);
+    tcase_add_test(tests, faster);
 }

@@ -74,7 +74,7 @@ static enum lk_status read_text(const char *text, const struct lk_bench_hints *h
     enum lk_status st;
 
     bad_file_write(text, strlen(text), path);
-    st = lk_bench_read_nccl_tests(path, hints, b);
+    st = lk_bench_read_log(path, hints, b);
     unlink(path);
     return st;
 }

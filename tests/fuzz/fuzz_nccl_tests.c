@@ -30,7 +30,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < 2; i++) {
         struct lk_bench b = {0};
 
-        if (lk_bench_read_nccl_tests(fuzz_file(data, size), &hints[i], &b) == LK_OK &&
+        if (lk_bench_read_log(fuzz_file(data, size), &hints[i], &b) == LK_OK &&
             b.n_points <= POINTS_MAX)
             fit(&b);
         lk_bench_fini(&b);

@@ -47,7 +47,7 @@ READER(forecast, struct lk_forecast, lk_forecast_read(path, &x), lk_forecast_fin
 READER(trace, struct lk_trace, lk_trace_read(path, &x), lk_trace_fini)
 READER(gradients, struct lk_job, lk_gradients_read(path, LK_F32, &x, &timed), lk_job_fini)
 READER(throughput, struct lk_throughput_table, lk_throughput_read(path, &x), lk_throughput_fini)
-READER(nccl_tests, struct lk_bench, lk_bench_read_nccl_tests(path, &hints, &x), lk_bench_fini)
+READER(nccl_tests, struct lk_bench, lk_bench_read_log(path, &hints, &x), lk_bench_fini)
 READER(points, struct lk_bench, lk_bench_read_csv(path, &hints, &x), lk_bench_fini)
 READER(inspector, struct lk_bench, lk_nccl_inspector_read(&path, 1, &x, &recorded), lk_bench_fini)
 READER(training_log, struct lk_training_log, lk_training_log_read(path, &x), lk_training_log_fini)
