@@ -136,6 +136,7 @@ enum lk_status calibrate_print(const struct calibrate_options *o, const struct l
 struct calibrate_pairs {
     size_t n;      /* hosts, or ranks of one host; 0: not measured */
     bool network;  /* there are several hosts */
+    size_t few;    /* so many repetitions are too few to tell; 0: they are enough */
     char *slow;    /* which host or pair is slow; NULL: none. Owned, as is: */
     char *exclude; /* hosts, as Slurm's --exclude takes them; NULL: none */
 };

@@ -172,6 +172,7 @@ static enum lk_status judge(const struct lk_probe_pairs *p, const struct members
     LK_TRY(lk_alloc(&none, m->n, sizeof *none));
     LK_TRY(lk_alloc(&found, 2 * h.n, sizeof *found));
     LK_TRY(lk_run_hops_slow(&h, none, found, &n));
+    out->few = h.n > 2 && !lk_run_hops_suffice(&h) ? h.n_steps : 0;
     for (size_t i = 0; i < n; i++)
         LK_TRY(say_slow(&h, m, &found[i], out));
 out:
@@ -233,6 +234,11 @@ enum lk_status calibrate_pairs_say(const struct calibrate_pairs *p, struct lk_pa
         return LK_OK;
     if (!p->network)
         return lk_page_say(page, "All pairs are on one host: no link between hosts was measured.");
+    if (!p->slow && p->few)
+        return lk_page_say(page,
+                           "%zu repetition%s too few to tell whether a pair of %zu hosts is slow: "
+                           "--repetitions, --budget.",
+                           p->few, p->few == 1 ? " is" : "s are", p->n);
     if (!p->slow)
         return p->n > 2 ? lk_page_say(page, "No host and no pair of %zu hosts is slow.", p->n)
                         : lk_page_say(page, "The links of two hosts have no other to be compared "

@@ -197,6 +197,12 @@ static double chance_below(size_t n_others, size_t m)
     return sum / all;
 }
 
+bool lk_run_hops_suffice(const struct lk_run_hops *h)
+{
+    return h->n > 2 &&
+           (double)h->n * pow(chance_below(h->n - 1, 1), (double)h->n_steps) < LK_HOP_CHANCE;
+}
+
 /* Judge the suspect hops, one of `of` sets that are judged: return whether they are slow. */
 static bool judge(const struct judge *j, size_t of, struct lk_slow_link *out)
 {

@@ -61,4 +61,8 @@ struct lk_hop_excuse {
 enum lk_status lk_run_hops_slow(const struct lk_run_hops *h, const struct lk_hop_excuse *excuses,
                                 struct lk_slow_link *out, size_t *n);
 
+/* Return true if there are hops and steps enough to accuse a single hop: below the others' median
+ * in all steps. */
+bool lk_run_hops_suffice(const struct lk_run_hops *h);
+
 #endif

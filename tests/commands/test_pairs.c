@@ -1,6 +1,7 @@
 /* calibrate --pairs: every pair is measured, the matrix is in the file, and a slow host is named.
  */
 #include "base/array.h"
+#include "commands/calibrate.h"
 #include "facts/cluster.h"
 #include "runtime/probe/probe.h"
 #include "tests/rigs/must.h"
@@ -140,6 +141,37 @@ START_TEST(one_host_has_no_links)
 }
 END_TEST
 
+/* What a matrix says, by what it can tell. */
+START_TEST(what_is_said_of_pairs)
+{
+    static char slow[] = "a to and from all 1 MB/s", hosts[] = "a";
+    static const struct {
+        struct calibrate_pairs p;
+        const char *answer, *next;
+    } cases[] = {
+        {{.n = 0}, NULL, NULL},
+        {{.n = 4}, "on one host", NULL},
+        {{.n = 2, .network = true}, "no other to be compared", NULL},
+        {{.n = 4, .network = true}, "No host and no pair of 4", NULL},
+        {{.n = 4, .network = true, .few = 3}, "3 repetitions are too few", NULL},
+        {{.n = 4, .network = true, .few = 1}, "1 repetition is too few", NULL},
+        {{.n = 4, .network = true, .few = 3, .slow = slow}, "Slow: a to", NULL},
+        {{.n = 4, .network = true, .slow = slow, .exclude = hosts}, "Slow: a to", "--exclude=a"},
+    };
+    struct lk_page page = {0};
+
+    for (size_t i = 0; i < LK_COUNT(cases); i++) {
+        lk_page_fini(&page);
+        must(calibrate_pairs_say(&cases[i].p, &page));
+        ck_assert_uint_eq(page.n_answer, cases[i].answer != NULL);
+        ck_assert(!cases[i].answer || strstr(page.answer[0], cases[i].answer));
+        ck_assert_uint_eq(page.n_next, cases[i].next != NULL);
+        ck_assert(!cases[i].next || strstr(page.next[0], cases[i].next));
+    }
+    lk_page_fini(&page);
+}
+END_TEST
+
 /* Return the exit code of a command of the shell. */
 static int shell(const char *line)
 {
@@ -183,5 +215,6 @@ SUITE(pairs, t)
     tcase_add_loop_test(t, every_pair_is_measured, 0, LK_COUNT(tournaments));
     tcase_add_test(t, wrong_transfers_are_refused);
     tcase_add_test(t, one_host_has_no_links);
+    tcase_add_test(t, what_is_said_of_pairs);
     tcase_add_loop_test(t, a_slow_host_of_a_network_is_named, 0, 2);
 }

@@ -178,6 +178,13 @@ START_TEST(without_contrast_or_steps_nobody_is_named)
     ck_assert_uint_eq(slow_of(&r, found), 0);
     r.h.n_steps = 9; /* 0.008 */
     ck_assert_uint_eq(slow_of(&r, found), 1);
+    r.h.n = 12; /* all pairs of 4 hosts: 12 * 0.5^10 = 0.012 */
+    r.h.n_steps = 10;
+    ck_assert(!lk_run_hops_suffice(&r.h));
+    r.h.n_steps = 11; /* 0.006 */
+    ck_assert(lk_run_hops_suffice(&r.h));
+    r.h.n = 2;
+    ck_assert(!lk_run_hops_suffice(&r.h));
 }
 END_TEST
 
