@@ -4,8 +4,10 @@
  */
 #include "base/array.h"
 #include "base/csv.h"
+#include "base/rng.h"
 #include "facts/forecast.h"
 #include "sim/forecast/contradiction.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
@@ -33,8 +35,9 @@ static void write_text(const char *name, const char *text)
     free(path);
 }
 
-/* Write a job of so many parameters, with the rows from one on as runs. */
-static void write_job(const char *name, double parameters, size_t from)
+/* Write a job of so many parameters, with the rows from one on as runs, whose steps took so many
+ * times as long. */
+static void write_job_of(const char *name, double parameters, size_t from, const double *factors)
 {
     char *path = scratch_path(scratch_dir, name);
     FILE *f = fopen(path, "w");
@@ -53,7 +56,7 @@ static void write_job(const char *name, double parameters, size_t from)
                 (const double[]){35.5, 71, 3}[i]);
     fputs("}], \"runs\": [", f);
     for (size_t i = from; i < LK_COUNT(rows); i++) {
-        double step_s = 16 * rows[i].gpus / rows[i].per_s;
+        double step_s = 16 * rows[i].gpus / rows[i].per_s * factors[i];
 
         fprintf(f,
                 "%s{\"source\": \"r%zu\", \"gpus\": %d, \"nodes\": %d, \"local_batch\": 16, "
@@ -65,6 +68,13 @@ static void write_job(const char *name, double parameters, size_t from)
     fputs("]}\n", f);
     ck_assert_int_eq(fclose(f), 0);
     free(path);
+}
+
+static void write_job(const char *name, double parameters, size_t from)
+{
+    static const double as_they_are[] = {1, 1, 1, 1, 1};
+
+    write_job_of(name, parameters, from, as_they_are);
 }
 
 static void make_files(void)
@@ -250,6 +260,57 @@ START_TEST(one_run_refutes_if_it_is_far)
 }
 END_TEST
 
+/* Return the first contradiction of a page as JSON, which holds no escapes; "": there is none. */
+static void first_of(const char *page, char *out, size_t size)
+{
+    const char *list = strstr(page, "\"contradictions\": ["), *begin, *end;
+
+    ck_assert_msg(list != NULL, "%s", page);
+    begin = list + strcspn(list, "[") + 1;
+    begin += strspn(begin, " \n");
+    *out = '\0';
+    if (*begin != '"')
+        return;
+    end = strchr(++begin, '"');
+    ck_assert_ptr_nonnull(end);
+    snprintf(out, size, "%.*s", (int)(end - begin), begin);
+}
+
+/* Questions of random jobs, whose runs took up to three times more or less: the first sentence with
+ * --quiet, JSON and the exit code tell of the same contradiction, or all of none. */
+START_TEST(every_voice_tells_of_it)
+{
+    static const char *const questions[] = {
+        "predict random.json own.json --gpus 64", "whatif random.json own.json --gpus 8,32",
+        "predict random.json dgx-a100 --gpus 8,512", "validate random.json --cluster own.json",
+        "whatif random.json dgx-a100 --gpus 16 --accumulation 1,4"};
+    size_t told = 0, n = 0;
+
+    for (uint64_t k = 0; k < cases_or(30); k++, n++) {
+        struct lk_rng g = lk_rng_init(41, k);
+        const char *q = questions[lk_rng_below(&g, LK_COUNT(questions))];
+        double factors[LK_COUNT(rows)];
+        struct shell_result r, json;
+        char first[4096];
+
+        for (size_t i = 0; i < LK_COUNT(rows); i++)
+            factors[i] = exp(log(3) * (2 * lk_rng_uniform(&g) - 1) * (double)lk_rng_below(&g, 2));
+        write_job_of("random.json", exp(log(1e6) + log(1e5) * lk_rng_uniform(&g)),
+                     lk_rng_below(&g, 4), factors);
+        r = shell_program(scratch_dir, "%s -q --draws=20", q);
+        json = shell_program(scratch_dir, "%s --draws=20 --format=json", q);
+        first_of(json.text, first, sizeof first);
+        ck_assert_msg(r.code == json.code && (r.code == 1) == (*first != '\0'),
+                      "case %llu, %s: exit %d, as JSON %d: %s", (unsigned long long)k, q, r.code,
+                      json.code, first);
+        ck_assert_msg(!*first || said(r.text, first) == r.text, "case %llu, %s: '%s' in: %s",
+                      (unsigned long long)k, q, first, r.text);
+        told += *first != '\0';
+    }
+    ck_assert_msg(told > n / 5 && told < n, "%zu of %zu", told, n); /* both kinds are tried */
+}
+END_TEST
+
 /* Measurements that agree give no contradiction: an empty list, exit code 0. */
 START_TEST(what_agrees_has_none)
 {
@@ -276,9 +337,11 @@ END_TEST
 SUITE(contradictions, t)
 {
     tcase_add_checked_fixture(t, make_files, scratch_tear_down);
+    tcase_set_timeout(t, 600);
     tcase_add_loop_test(t, each_is_said_everywhere, 0, (int)LK_COUNT(cases));
     tcase_add_test(t, its_numbers_are_shown_if_asked_for);
     tcase_add_test(t, runs_are_a_table_to_the_law);
+    tcase_add_test(t, every_voice_tells_of_it);
     tcase_add_loop_test(t, validate_says_what_predict_says, 0, (int)LK_COUNT(validated));
     tcase_add_loop_test(t, one_run_refutes_if_it_is_far, 0, (int)LK_COUNT(far));
     tcase_add_test(t, what_agrees_has_none);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 60, VALUES = 3 };
+enum { CASES = 100, VALUES = 3 };
 
 struct question {
     struct sim_world w;

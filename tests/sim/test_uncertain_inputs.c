@@ -214,7 +214,7 @@ START_TEST(a_tables_ends_never_cross)
         struct lk_gains gains = {0};
         struct lk_forecast f = {0};
         struct sim_world w;
-        double each = 8 / (w.truth = sim_truth_default, w.truth.forward_s + w.truth.backward_s);
+        double each = 8 / (sim_truth_default.forward_s + sim_truth_default.backward_s);
 
         world_init(&w, i, &g);
         model.job = &w.job;
