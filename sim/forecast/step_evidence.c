@@ -49,6 +49,7 @@ struct model {
     bool estimates_only; /* back-tests need no interval */
     /* These two belong to an altered machine. */
     struct lk_altered altered;
+    bool other_links;
     const struct model *as_is; /* the machine as it is; NULL: this is it */
 };
 
@@ -88,19 +89,23 @@ static enum lk_status set_choice(const struct model *m, struct lk_prediction *p)
     const struct lk_basis *here = &m->predictor->basis, *as_is = &m->as_is->predictor->basis;
     const struct lk_overlap o = lk_overlap_of(m->cluster);
     struct lk_volume v = {0};
-    double most_s = 0;
+    double most_s = 0, times = 1;
+    char text[64] = "";
 
     LK_TRY(lk_volume_init(&v, m->job, c));
     for (size_t i = 0; i < v.n; i++) {
         const struct lk_volume_coll *k = &v.colls[i];
         const struct lk_step_coll *s = &v.steps[i];
         enum lk_algo algo = s->coll == LK_ALL_REDUCE ? c->algo : LK_ALGO_AUTO;
-        char text[64], bytes[32];
+        bool again = i && s->coll == s[-1].coll && s->bytes == s[-1].bytes &&
+                     k->ranks == k[-1].ranks && k->nodes == k[-1].nodes;
+        char bytes[32];
         struct lk_cost cost = {0};
-        double times, more_s;
+        double more_s;
 
-        times = lk_cost_choice(here->cost, as_is->cost, s->coll, algo, k->ranks, k->nodes, s->bytes,
-                               text);
+        if (!again)
+            times = lk_cost_choice(here->cost, as_is->cost, s->coll, algo, k->ranks, k->nodes,
+                                   s->bytes, text);
         if (!(times > 1 + CHOICE_ROUNDING))
             continue;
         LK_TRY(lk_cost_eval(here->cost, s->coll, algo, k->ranks, k->nodes, &s->bytes, 1, &cost));
@@ -135,7 +140,7 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
         p.evidence = LK_EVIDENCE_EXTRAPOLATED;
         snprintf(p.evidence_text, sizeof p.evidence_text, "extrapolated to a changed machine");
     }
-    if (m->as_is)
+    if (m->other_links)
         LK_TRY(set_choice(m, &p));
     *out = p;
     p = (struct lk_prediction){0};
@@ -172,6 +177,21 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
 
 /* ---- Altered machines ---- */
 
+static bool changes_links(const struct lk_change *c)
+{
+    const struct lk_scaled *of[] = {&c->bandwidth_Bps[LK_LINK_INTRA],
+                                    &c->latency_s[LK_LINK_INTRA],
+                                    &c->bandwidth_Bps[LK_LINK_INTER],
+                                    &c->latency_s[LK_LINK_INTER],
+                                    &c->node_Bps,
+                                    &c->oversubscription};
+    bool changes = c->nodes_per_switch || c->gpus_per_node;
+
+    for (size_t i = 0; i < LK_COUNT(of); i++)
+        changes |= of[i]->value > 0;
+    return changes;
+}
+
 static enum lk_status alter(void *self, const struct lk_change *change, int world_size, void **out)
 {
     enum lk_status st = LK_OK;
@@ -185,6 +205,7 @@ static enum lk_status alter(void *self, const struct lk_change *change, int worl
                        as_is->job->name);
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct model){.options = as_is->options, .as_is = as_is, .compare = as_is->compare};
+    m->other_links = changes_links(change);
     LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, world_size));
     m->job = &m->altered.job;
     m->cluster = &m->altered.cluster;
