@@ -202,9 +202,22 @@ int lk_runs_smallest(const struct lk_job *job, const struct lk_cluster *cluster)
     return world_size;
 }
 
+/*
+ * Return the probability that runs deviate as is assumed where there are none, from their sum of
+ * squares over that variance: as likely before as any deviation of a decade around it, all
+ * scales alike. Runs that agree with the assumption thus make no forecast less certain.
+ */
+static double as_assumed(double squares, size_t freedom)
+{
+    double half = (double)freedom / 2;
+    double odds = exp(half * log(squares / 2) - squares / 2 - lgamma(half)) * 2 * log(10);
+
+    return odds / (1 + odds);
+}
+
 struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *cluster)
 {
-    struct lk_runs r = {job, cluster, lk_prior_value(LK_PRIOR_RUN_SD), 0};
+    struct lk_runs r = {job, cluster, lk_prior_value(LK_PRIOR_RUN_SD), 0, 0};
     double squares = 0;
     size_t freedom = 0;
 
@@ -227,6 +240,7 @@ struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *clu
     if (freedom) {
         double prior = freedom == 1 ? 1 : 0;
 
+        r.as_assumed = as_assumed(squares / (r.sd * r.sd), freedom);
         r.sd_observations = (int)freedom + (int)prior;
         r.sd = sqrt((squares + prior * r.sd * r.sd) / r.sd_observations);
     }
@@ -242,8 +256,8 @@ double lk_runs_sd_draw(const struct lk_runs *r, struct lk_rng *g)
 
         chi2 += y * y;
     }
-    if (!r->sd_observations)
-        return r->sd;
+    if (!r->sd_observations || lk_rng_uniform(g) < r->as_assumed)
+        return lk_prior_value(LK_PRIOR_RUN_SD);
     return r->sd * fmin(sqrt(r->sd_observations / chi2), SD_DRAW_MAX);
 }
 

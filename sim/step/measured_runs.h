@@ -34,6 +34,7 @@ struct lk_runs {
     const struct lk_cluster *cluster;
     double sd;           /* relative, between runs of one configuration */
     int sd_observations; /* degrees of freedom; 0: sd is the prior */
+    double as_assumed;   /* probability that runs deviate as the prior says, and not by sd */
 };
 struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *cluster);
 
