@@ -47,6 +47,7 @@ struct anchor {
     enum lk_status status;
     double factor, *factors;           /* of one rank: measured over modelled step; of each draw */
     struct lk_misfit misfit, *misfits; /* of several ranks: of the estimate; of each draw */
+    double step_s, *steps;             /* measured; of each draw */
     struct lk_meeting meeting;
 };
 
@@ -130,21 +131,18 @@ static enum lk_status point_model_of_runs(struct lk_grid_model *m, const struct 
                                           struct lk_grid_point *point);
 
 /* Compare the runs of one rank with their model. */
-static void set_alone(struct lk_grid_model *m, const struct lk_grid_point *point, double measured_s,
-                      size_t n, struct anchor *a)
+static void set_alone(struct lk_grid_model *m, const struct lk_grid_point *point, struct anchor *a)
 {
-    a->factor = measured_s / estimate_of(point);
+    a->factor = a->step_s / estimate_of(point);
     for (size_t i = 0; i < m->n_draws; i++) {
         struct lk_step_parts p = draw_of(m, point, i, 1, 1);
 
-        a->factors[i] =
-            lk_basis_runs_draw(m->basis, &a->config, n, &m->draws[i]) / (p.own_s + p.exposed_s);
+        a->factors[i] = a->steps[i] / (p.own_s + p.exposed_s);
     }
 }
 
 /* Compare the runs of several ranks with their model, part by part. */
-static void set_misfit(struct lk_grid_model *m, const struct lk_grid_point *point,
-                       double measured_s, size_t n, struct anchor *a)
+static void set_misfit(struct lk_grid_model *m, const struct lk_grid_point *point, struct anchor *a)
 {
     double losses_s[LK_LOSS_COUNT];
     bool known = lk_runs_losses(&m->basis->runs, &a->config, losses_s);
@@ -152,12 +150,11 @@ static void set_misfit(struct lk_grid_model *m, const struct lk_grid_point *poin
         lk_misfit_seen(known ? losses_s : NULL, point->losses_s, point->work_ratio_draws != NULL);
     struct lk_step_parts p = parts_of(point);
 
-    a->misfit = lk_misfit_of(&seen, measured_s, &p);
+    a->misfit = lk_misfit_of(&seen, a->step_s, &p);
     a->meeting = lk_meeting_of(&point->shape->model, &a->config);
     for (size_t i = 0; i < m->n_draws; i++) {
         p = draw_of(m, point, i, own_in_draw(m, point, i), 1);
-        a->misfits[i] =
-            lk_misfit_of(&seen, lk_basis_runs_draw(m->basis, &a->config, n, &m->draws[i]), &p);
+        a->misfits[i] = lk_misfit_of(&seen, a->steps[i], &p);
     }
 }
 
@@ -166,11 +163,11 @@ static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
 {
     bool alone = a->config.world_size == 1;
     struct lk_grid_point point;
-    double measured_s;
     size_t n;
 
     a->factor = 1;
     a->misfit = lk_misfit_none;
+    LK_PASS(lk_alloc(&a->steps, m->n_draws, sizeof *a->steps));
     if (alone)
         LK_PASS(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
     else
@@ -179,8 +176,10 @@ static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
                       : point_model_of_runs(m, &a->config, &point);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
-    measured_s = lk_runs_mean(&m->basis->runs, &a->config, &n);
-    (alone ? set_alone : set_misfit)(m, &point, measured_s, n, a);
+    a->step_s = lk_runs_mean(&m->basis->runs, &a->config, &n);
+    for (size_t i = 0; i < m->n_draws; i++)
+        a->steps[i] = lk_basis_runs_draw(m->basis, &a->config, n, &m->draws[i]);
+    (alone ? set_alone : set_misfit)(m, &point, a);
     return LK_OK;
 }
 
@@ -188,6 +187,7 @@ static void anchor_fini(struct anchor *a)
 {
     free(a->factors);
     free(a->misfits);
+    free(a->steps);
 }
 
 /* Append an anchor, behind that of one rank which it may need. */
@@ -331,6 +331,25 @@ static void set_assumed(const struct lk_grid_model *m, const struct lk_grid_poin
         several && p->config.sharding != LK_SHARDING_DDP && !lk_runs_are_sharded(&m->basis->runs);
 }
 
+/*
+ * Return true if a configuration is the anchor's on more ranks, placed so that none shares less: in
+ * the same node or in several as full, or on more nodes of as many ranks. Its step is no faster
+ * than the anchor's was. Sharded state and what a changed machine does are other causes.
+ */
+static bool grows_from(const struct lk_grid_model *m, const struct anchor *a,
+                       const struct lk_config *c)
+{
+    struct lk_config same = a->config;
+    int before = a->config.nodes > 0 ? a->config.world_size / a->config.nodes : 0;
+    int now = c->nodes > 0 ? c->world_size / c->nodes : 0;
+
+    same.world_size = c->world_size;
+    same.nodes = c->nodes;
+    return a->misfits && !m->as_is && c->world_size > a->config.world_size &&
+           c->nodes >= a->config.nodes && (a->config.nodes == 1 ? now >= before : now == before) &&
+           c->sharding == LK_SHARDING_DDP && lk_runs_same_config(&same, c);
+}
+
 static void draw_all(const struct lk_grid_model *m, const struct lk_grid_point *point,
                      const struct anchor *anchor, const struct lk_misfit_carry *carry,
                      struct lk_prediction *p)
@@ -340,6 +359,7 @@ static void draw_all(const struct lk_grid_model *m, const struct lk_grid_point *
     double distance = lk_basis_distance(c, p->anchor_world_size, point->shape->of_points);
     double scale_error = lk_basis_scale_error(m->basis, distance, point->shape->cost_sd);
     double batch_sd = point->compute->model.batch_sd, alone, shared_s;
+    bool grows = grows_from(m, anchor, c);
 
     step.optimizer_s /= lk_config_sharers(c);
     alone = lk_basis_alone_s(&step, c->accumulation);
@@ -360,7 +380,8 @@ static void draw_all(const struct lk_grid_model *m, const struct lk_grid_point *
             own_s *= anchor->misfits[i].own * anchor->misfits[i].whole;
             in_draw_s = lk_misfit_shared(&anchor->misfits[i], carry, shared_s);
         }
-        p->draws_s[i] = lk_basis_with_error(own_s, step_s, in_draw_s, scale_error, w) * m->fresh[i];
+        step_s = lk_basis_with_error(own_s, step_s, in_draw_s, scale_error, w);
+        p->draws_s[i] = fmax(step_s, grows ? anchor->steps[i] : 0) * m->fresh[i];
     }
 }
 
@@ -418,6 +439,8 @@ static enum lk_status anchored_init(struct lk_grid_model *m, struct lk_predictio
     a->carry = lk_misfit_carry(&a->anchor.meeting, &meeting);
     parts = parts_of(&a->point);
     a->step_s = lk_misfit_step(&a->anchor.misfit, &a->carry, &parts);
+    if (grows_from(m, &a->anchor, &p->config))
+        a->step_s = fmax(a->step_s, a->anchor.step_s);
     return LK_OK;
 }
 

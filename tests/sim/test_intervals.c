@@ -181,6 +181,43 @@ START_TEST(runs_of_one_rank_widen_nothing)
 }
 END_TEST
 
+/* A step on more ranks is no faster than on as many as were measured: neither the estimate nor the
+ * lower end lies below those of the largest run, however little is known of the scale. */
+START_TEST(more_ranks_make_no_step_faster)
+{
+    for (uint64_t i = 0; i < cases_or(60); i++) {
+        struct lk_predictor_options o = options(i);
+        struct lk_rng g = lk_rng_init(i, 21);
+        struct lk_predictor *predictor = NULL;
+        struct sim_world w = {.truth = sim_truth_default};
+        int largest = 2 << lk_rng_below(&g, 3);
+        double lo_s = 0, step_s = 0;
+
+        w.truth.rate_Bps = 1e8 * exp(log(100) * lk_rng_uniform(&g));
+        sim_truth_cluster(&w.truth, i, &w.cluster);
+        sim_truth_job(&w.truth, i, &w.job);
+        for (int ranks = lk_rng_below(&g, 2) ? largest : 1; ranks <= largest; ranks *= 2)
+            sim_truth_add_run(&w.truth, &w.job, ranks, 8, 10 * i + (uint64_t)ranks);
+        o.scale_error = 0.05 + 0.3 * lk_rng_uniform(&g);
+        ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &predictor), LK_OK);
+        for (int times = 1; times <= 16; times *= 2) {
+            struct lk_config c = config(&w.job, largest * times, 8);
+            struct lk_prediction p;
+
+            ck_assert_msg(lk_predictor_at(predictor, &c, &p) == LK_OK, "%s", lk_error_text());
+            lo_s = times == 1 ? p.lo_s : lo_s;
+            step_s = times == 1 ? p.step_s : step_s;
+            ck_assert_msg(p.lo_s >= lo_s && p.step_s >= step_s,
+                          "case %llu, %d ranks x%d: %g s (from %g), before %g (from %g)",
+                          (unsigned long long)i, largest, times, p.step_s, p.lo_s, step_s, lo_s);
+            lk_prediction_fini(&p);
+        }
+        lk_predictor_destroy(predictor);
+        sim_world_fini(&w);
+    }
+}
+END_TEST
+
 /* The interval of a job without runs, whose stragglers and overlap are known, is the scale's error
  * of its collectives: one doubling's where they were measured on the target's ranks, three where on
  * two. By hand: 0.04 x t(9)'s 1.83 x doublings x their share of the step. */
@@ -219,5 +256,6 @@ SUITE(intervals, t)
     tcase_add_loop_test(t, the_interval_holds_its_share, 0, (int)LK_COUNT(distances));
     tcase_add_test(t, evidence_narrows);
     tcase_add_test(t, runs_of_one_rank_widen_nothing);
+    tcase_add_test(t, more_ranks_make_no_step_faster);
     tcase_add_loop_test(t, the_width_is_of_the_collectives, 0, 2);
 }
