@@ -169,7 +169,7 @@ static const struct row {
     [LK_FINDING_COLOCATION] = {find_colocation, OF(COLOCATION), IS(SHARED_GPU) | IS(HOST_BUSY),
                                "give each rank processors and memory bandwidth of its own; bind "
                                "ranks to them"},
-    [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, OF(OVERLAP), 0,
+    [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, OF(OVERLAP), IS(HOST_BUSY),
                                      "give collectives fewer SMs (NCCL_MAX_CTAS)",
                                      "give a rank's communication a processor of its own"},
     [LK_FINDING_OPTIMIZER] = {find_optimizer, OF(OPTIMIZER), IS(CHECKPOINTS),

@@ -134,12 +134,13 @@ static const struct lk_finding *find(const struct lk_analysis *a, enum lk_findin
     return NULL;
 }
 
-/* Analyse ranks of which rank 2 is slow; each is alone on its host. load: of a second, by rank. */
-static void analyze(const struct lk_host_load *loads, const char *const *boots, int recorded,
+/* Analyse RANKS ranks; each is alone on its host. reference: a run, or NULL. loads: of a second, by
+ * rank. */
+static void analyze(struct step_model change, const struct lk_run *reference,
+                    const struct lk_host_load *loads, const char *const *boots, int recorded,
                     struct lk_run *run, struct lk_analysis *a)
 {
-    const struct step_model m =
-        step_model_default((struct step_model){.ranks = RANKS, .slow = {0, 0, 0.3}});
+    const struct step_model m = step_model_default(change);
     struct lk_trace *traces = NULL;
 
     must(step_model_run(&m, &traces, NULL));
@@ -151,7 +152,7 @@ static void analyze(const struct lk_host_load *loads, const char *const *boots, 
         trace_add_done(&traces[k]);
     }
     must(lk_run_take("model", traces, RANKS, run));
-    must(lk_analyze(run, NULL, 0, a));
+    must(lk_analyze(run, &reference, reference ? 1 : 0, a));
 }
 
 /* The slow rank's host is busy, and excuses it; another's is, and does not; all hosts are one
@@ -178,7 +179,8 @@ START_TEST(a_busy_host_excuses_its_ranks)
     struct lk_analysis a = {0};
     const struct lk_finding *slow, *f;
 
-    analyze(cases[_i].loads, cases[_i].boots, cases[_i].recorded, &run, &a);
+    analyze((struct step_model){.ranks = RANKS, .slow = {0, 0, 0.3}}, NULL, cases[_i].loads,
+            cases[_i].boots, cases[_i].recorded, &run, &a);
     slow = find(&a, LK_FINDING_SLOW_RANK);
     f = find(&a, LK_FINDING_HOST_BUSY);
     ck_assert_ptr_nonnull(slow);
@@ -195,8 +197,37 @@ START_TEST(a_busy_host_excuses_its_ranks)
 }
 END_TEST
 
+/* What communication takes of compute on a busy machine is not the collectives' fault. */
+START_TEST(a_busy_machine_slows_compute_beside_communication)
+{
+    static const struct lk_host_load loads[] = {{{8, 4, 0, 1, 0}}, {{8, 6, 0, 1, 0.4}}};
+    const struct lk_host_load all[RANKS] = {loads[_i], loads[_i], loads[_i], loads[_i]};
+    const char *const boots[RANKS] = {"a", "a", "a", "a"};
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0}, one = {0};
+    struct lk_analysis a = {0};
+    const struct lk_finding *slower;
+    struct step_model m;
+
+    m = step_model_default((struct step_model){.ranks = 1});
+    must(step_model_run(&m, &traces, NULL));
+    must(lk_run_take("one", traces, 1, &one));
+    analyze((struct step_model){.ranks = RANKS, .gamma_wire = 0.5, .bandwidth_Bps = 5e8}, &one, all,
+            boots, RANKS, &run, &a);
+    slower = find(&a, LK_FINDING_OVERLAP_SLOWDOWN);
+    ck_assert_ptr_nonnull(slower);
+    ck_assert_int_eq(slower->cause >= 0, _i);
+    if (_i)
+        ck_assert_uint_eq(a.findings[slower->cause].id, LK_FINDING_HOST_BUSY);
+    lk_analysis_fini(&a);
+    lk_run_fini(&one);
+    lk_run_fini(&run);
+}
+END_TEST
+
 SUITE(host_load, t)
 {
+    tcase_add_loop_test(t, a_busy_machine_slows_compute_beside_communication, 0, 2);
     tcase_add_test(t, a_sum_by_hand);
     tcase_add_loop_test(t, what_makes_a_host_busy, 0, 9);
     tcase_add_test(t, sums_of_random_hosts);
