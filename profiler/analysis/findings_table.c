@@ -79,23 +79,29 @@ static const struct row {
     [LK_FINDING_DUPLICATE_SHARDS] =
         {lk_find_duplicate_shards_, 0, 0,
          "give each rank its own samples: DistributedSampler with the rank and the number of "
-         "ranks, a seed for each worker"},
+         "ranks, a seed for each worker",
+         NULL},
     [LK_FINDING_SHARED_GPU] =
         {lk_find_shared_gpu_, 0, 0,
          "give each rank a GPU of its own: torch.cuda.set_device(LOCAL_RANK), "
-         "CUDA_VISIBLE_DEVICES, fewer ranks a node"},
+         "CUDA_VISIBLE_DEVICES, fewer ranks a node",
+         NULL},
     [LK_FINDING_HOST_BUSY] = {lk_find_host_busy_, 0, 0,
                               "stop what else runs on this host, or give the job processors of its "
-                              "own; then measure again"},
+                              "own; then measure again",
+                              NULL},
     [LK_FINDING_LATE_NODE] = {lk_find_late_node_, WAITING, IS(HOST_BUSY),
                               "compare this host with the others: power and cooling, storage, "
-                              "network cards, other jobs; or run without it"},
+                              "network cards, other jobs; or run without it",
+                              NULL},
     [LK_FINDING_THROTTLED] = {lk_find_throttled_, 0, IS(LATE_NODE),
-                              "look at the power limit, the cooling and what else uses the GPU"},
+                              "look at the power limit, the cooling and what else uses the GPU",
+                              NULL},
     [LK_FINDING_GPU_CLOCK] = {lk_find_gpu_clock_, OF(SLOW_RANK) | WAITING,
                               IS(THROTTLED) | IS(LATE_NODE),
                               "compare this GPU's clocks, limits and temperature with the others' "
-                              "(nvidia-smi -q -d CLOCK,POWER,PERFORMANCE), or take another one"},
+                              "(nvidia-smi -q -d CLOCK,POWER,PERFORMANCE), or take another one",
+                              NULL},
     [LK_FINDING_SLOW_RANK] = {lk_find_slow_rank_, OF(SLOW_RANK) | WAITING,
                               IS(HOST_BUSY) | IS(GPU_CLOCK) | IS(LATE_NODE),
                               "see what this rank alone computes, and what else uses its "
@@ -105,86 +111,102 @@ static const struct row {
     [LK_FINDING_RANK_INPUT] = {lk_find_rank_input_, OF(INPUT) | WAITING,
                                IS(HOST_BUSY) | IS(LATE_NODE),
                                "look at this rank's loader and storage: its workers, its share of "
-                               "the data"},
+                               "the data",
+                               NULL},
     [LK_FINDING_RANK_LAUNCH] = {lk_find_rank_launch_, OF(LAUNCH) | WAITING,
                                 IS(HOST_BUSY) | IS(LATE_NODE),
                                 "look at this rank's host: processors that are shared or far from "
-                                "the GPU, other work on them"},
+                                "the GPU, other work on them",
+                                NULL},
     [LK_FINDING_CHECKPOINTS] = {lk_find_checkpoints_, OF(OPTIMIZER) | OF(REST) | OF(STRAGGLER), 0,
                                 "write fewer checkpoints, each part from one rank, and in the "
-                                "background (torch.distributed.checkpoint.async_save)"},
+                                "background (torch.distributed.checkpoint.async_save)",
+                                NULL},
     [LK_FINDING_LOGGING] = {lk_find_logging_, OF(REST), 0,
                             "read results every so many steps, all at once, on one rank; "
-                            ".item(), .cpu() and printed tensors wait"},
+                            ".item(), .cpu() and printed tensors wait",
+                            NULL},
     [LK_FINDING_UNEVEN_BATCHES] = {lk_find_uneven_batches_, OF(SLOW_RANK) | WAITING, 0,
                                    "make batches alike: put samples of like length together "
-                                   "(bucketing by length), or pack them to one length"},
+                                   "(bucketing by length), or pack them to one length",
+                                   NULL},
     [LK_FINDING_SLOW_LINK] = {lk_find_slow_links_, WAITING, 0,
                               "look at this link's card, cable and switch port, their rate and "
-                              "errors (ethtool, ip -s link), or run without it"},
+                              "errors (ethtool, ip -s link), or run without it",
+                              NULL},
     [LK_FINDING_UNEVEN_ENDS] =
         {lk_find_uneven_ends_, OF(STRAGGLER), IS(HOST_BUSY) | IS(SLOW_LINK),
          "measure the links: lockstep calibrate --pairs on these hosts, or nccl-tests' sendrecv on "
-         "two at a time"},
+         "two at a time",
+         NULL},
     [LK_FINDING_LATE_RANK] = {lk_find_late_rank_, WAITING,
                               IS(HOST_BUSY) | IS(LATE_NODE) | IS(GPU_CLOCK) | IS(SLOW_RANK) |
                                   IS(RANK_INPUT) | IS(RANK_LAUNCH) | IS(CHECKPOINTS),
-                              "see what this rank does before its collectives (--step=N)"},
+                              "see what this rank does before its collectives (--step=N)", NULL},
     [LK_FINDING_STRAGGLERS] = {lk_find_stragglers_, OF(STRAGGLER),
                                IS(HOST_BUSY) | IS(LATE_NODE) | IS(SLOW_RANK) | IS(RANK_INPUT) |
                                    IS(RANK_LAUNCH) | IS(CHECKPOINTS) | IS(UNEVEN_BATCHES),
                                "even out what ranks do in a step: lengths of samples, loading, "
-                               "other work on the hosts"},
+                               "other work on the hosts",
+                               NULL},
     [LK_FINDING_ACCUMULATION] = {lk_find_accumulation_, OF(WIRE) | OF(STRAGGLER), 0,
                                  "reduce in the last micro-batch alone: DDP's no_sync() around the "
-                                 "others"},
+                                 "others",
+                                 NULL},
     [LK_FINDING_UNUSED_PARAMETERS] = {lk_find_unused_parameters_, OF(WIRE) | OF(STRAGGLER), 0,
                                       "switch find_unused_parameters off; if parameters go unused "
-                                      "at times but never change, static_graph=True"},
+                                      "at times but never change, static_graph=True",
+                                      NULL},
     [LK_FINDING_SMALL_BUCKETS] =
         {lk_find_small_buckets_, OF(WIRE), 0,
          "make buckets larger: bucket_cap_mb; lockstep whatif --bucket-cap "
-         "shows by how much"},
+         "shows by how much",
+         NULL},
     [LK_FINDING_FIRST_BUCKET] = {lk_find_first_bucket_, OF(WIRE), 0,
                                  "make buckets smaller: bucket_cap_mb; lockstep whatif "
-                                 "--bucket-cap shows by how much"},
+                                 "--bucket-cap shows by how much",
+                                 NULL},
     [LK_FINDING_WIRE] = {lk_find_wire_, OF(WIRE),
                          IS(HOST_BUSY) | IS(SLOW_LINK) | IS(ACCUMULATION) | IS(UNUSED_PARAMETERS) |
                              IS(SMALL_BUCKETS) | IS(FIRST_BUCKET),
                          "move fewer bytes (bfloat16 gradients, accumulation) or use faster links; "
-                         "compare the bandwidth with that of lockstep calibrate"},
+                         "compare the bandwidth with that of lockstep calibrate",
+                         NULL},
     [LK_FINDING_POOR_OVERLAP] = {lk_find_poor_overlap_, OF(WIRE),
                                  IS(ACCUMULATION) | IS(SMALL_BUCKETS) | IS(FIRST_BUCKET) | IS(WIRE),
-                                 "try other sizes of buckets: lockstep whatif --bucket-cap"},
+                                 "try other sizes of buckets: lockstep whatif --bucket-cap", NULL},
     [LK_FINDING_SYNCHRONISATION] = {lk_find_synchronisation_, OF(REST), IS(LOGGING),
                                     "keep results on the GPU and read them every so many steps; "
-                                    ".item(), .cpu() and printed tensors wait"},
+                                    ".item(), .cpu() and printed tensors wait",
+                                    NULL},
     [LK_FINDING_LAUNCH_BOUND] = {lk_find_launch_bound_, OF(REST),
                                  IS(HOST_BUSY) | IS(SYNCHRONISATION),
                                  "use larger batches, fused kernels, torch.compile or a CUDA "
-                                 "graph"},
-    [LK_FINDING_LATE_LAUNCHES] = {lk_find_late_launches_, OF(LAUNCH), IS(RANK_LAUNCH), NULL},
+                                 "graph",
+                                 NULL},
+    [LK_FINDING_LATE_LAUNCHES] = {lk_find_late_launches_, OF(LAUNCH), IS(RANK_LAUNCH), NULL, NULL},
     [LK_FINDING_INPUT] = {find_input, OF(INPUT), IS(HOST_BUSY) | IS(RANK_INPUT),
-                          "use more loader workers, prefetching and faster storage"},
+                          "use more loader workers, prefetching and faster storage", NULL},
     [LK_FINDING_COLOCATION] = {find_colocation, OF(COLOCATION), IS(SHARED_GPU) | IS(HOST_BUSY),
                                "give each rank processors and memory bandwidth of its own; bind "
-                               "ranks to them"},
+                               "ranks to them",
+                               NULL},
     [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, OF(OVERLAP), IS(HOST_BUSY),
                                      "give collectives fewer SMs (NCCL_MAX_CTAS)",
                                      "give a rank's communication a processor of its own"},
     [LK_FINDING_OPTIMIZER] = {find_optimizer, OF(OPTIMIZER), IS(CHECKPOINTS),
-                              "use a fused optimizer, or shard its state"},
+                              "use a fused optimizer, or shard its state", NULL},
     [LK_FINDING_REST] = {find_rest, OF(REST),
                          IS(HOST_BUSY) | IS(CHECKPOINTS) | IS(SYNCHRONISATION) | IS(LAUNCH_BOUND),
-                         "see what the host does between steps in the trace"},
-    [LK_FINDING_TRAINING] = {lk_find_training_, 0, 0, NULL},
-    [LK_FINDING_CLOCKS] = {lk_find_clocks_, 0, 0, NULL},
-    [LK_FINDING_MISSING_RANKS] = {lk_find_missing_ranks_, 0, 0,
-                                  "give the other ranks' traces, too"},
-    [LK_FINDING_TRUNCATED] = {lk_find_truncated_, 0, 0, NULL},
-    [LK_FINDING_LOST_SPANS] = {lk_find_lost_spans_, 0, 0, NULL},
-    [LK_FINDING_GPU_RECORDS] = {lk_find_gpu_records_, 0, 0, NULL},
-    [LK_FINDING_RECORDING_COST] = {lk_find_recording_cost_, 0, 0, NULL},
+                         "see what the host does between steps in the trace", NULL},
+    [LK_FINDING_TRAINING] = {lk_find_training_, 0, 0, NULL, NULL},
+    [LK_FINDING_CLOCKS] = {lk_find_clocks_, 0, 0, NULL, NULL},
+    [LK_FINDING_MISSING_RANKS] = {lk_find_missing_ranks_, 0, 0, "give the other ranks' traces, too",
+                                  NULL},
+    [LK_FINDING_TRUNCATED] = {lk_find_truncated_, 0, 0, NULL, NULL},
+    [LK_FINDING_LOST_SPANS] = {lk_find_lost_spans_, 0, 0, NULL, NULL},
+    [LK_FINDING_GPU_RECORDS] = {lk_find_gpu_records_, 0, 0, NULL, NULL},
+    [LK_FINDING_RECORDING_COST] = {lk_find_recording_cost_, 0, 0, NULL, NULL},
 };
 
 /* ---- Adding ---- */
