@@ -98,10 +98,12 @@ static double micro_of_job(void)
     return s;
 }
 
+/* One GPU alone takes its kernels, which analyze calls ideal, and the gaps between them, its rest.
+ */
 START_TEST(five_answers_one_story)
 {
     const struct story *s = &stories[_i];
-    double step_s, ideal_s, exposed_s, micro_s, by_hand_s;
+    double step_s, alone_s, exposed_s, micro_s, by_hand_s;
     char question[256], gpus[16];
     struct shell_result r;
 
@@ -109,7 +111,8 @@ START_TEST(five_answers_one_story)
         return;
     snprintf(gpus, sizeof gpus, "%d", s->gpus);
     step_s = number_of("analyze run --table waterfall", "loss", "step", "mean_s");
-    ideal_s = number_of("analyze run --table waterfall", "loss", "ideal", "mean_s");
+    alone_s = number_of("analyze run --table waterfall", "loss", "ideal", "mean_s") +
+              number_of("analyze run --table waterfall", "loss", "rest", "mean_s");
     exposed_s = number_of("analyze run --table waterfall", "loss", "wire", "mean_s");
     micro_s = micro_of_job();
     ck_assert_double_eq_tol(step_s / s->step_s, 1, 1e-3);
@@ -119,8 +122,8 @@ START_TEST(five_answers_one_story)
     snprintf(question, sizeof question, "predict run mi300x-roce %s --gpus 1,%d --table points",
              s->measured_on, s->gpus);
     ck_assert_double_eq_tol(number_of(question, "gpus", gpus, "step_s"), step_s, 1e-3 * step_s);
-    ck_assert_double_eq_tol(number_of(question, "gpus", "1", "step_s"), ideal_s, 1e-3 * ideal_s);
-    ck_assert_double_eq_tol(number_of(question, "gpus", gpus, "efficiency"), ideal_s / step_s,
+    ck_assert_double_eq_tol(number_of(question, "gpus", "1", "step_s"), alone_s, 1e-3 * alone_s);
+    ck_assert_double_eq_tol(number_of(question, "gpus", gpus, "efficiency"), alone_s / step_s,
                             1e-3);
     snprintf(question, sizeof question, "predict run mi300x-roce %s --gpus 1,%d --table losses",
              s->measured_on, s->gpus);
