@@ -72,141 +72,123 @@ static const uint64_t grave = IS(DUPLICATE_SHARDS) | IS(SHARED_GPU);
 
 static const struct row {
     enum lk_status (*find)(struct lk_analysis *a);
-    unsigned of;                /* rows of the waterfall that its time is of; a bit a row */
-    uint64_t causes;            /* a bit a finding */
-    const char *next, *on_host; /* what to do; where ranks compute on hosts, NULL: the same */
+    unsigned of;     /* rows of the waterfall that its time is of; a bit a row */
+    uint64_t causes; /* a bit a finding */
+    const char *next;
 } rows[LK_FINDING_COUNT] = {
     [LK_FINDING_DUPLICATE_SHARDS] =
         {lk_find_duplicate_shards_, 0, 0,
          "give each rank its own samples: DistributedSampler with the rank and the number of "
-         "ranks, a seed for each worker",
-         NULL},
+         "ranks, a seed for each worker"},
     [LK_FINDING_SHARED_GPU] =
         {lk_find_shared_gpu_, 0, 0,
          "give each rank a GPU of its own: torch.cuda.set_device(LOCAL_RANK), "
-         "CUDA_VISIBLE_DEVICES, fewer ranks a node",
-         NULL},
+         "CUDA_VISIBLE_DEVICES, fewer ranks a node"},
     [LK_FINDING_HOST_BUSY] = {lk_find_host_busy_, 0, 0,
                               "stop what else runs on this host, or give the job processors of its "
-                              "own; then measure again",
-                              NULL},
+                              "own; then measure again"},
     [LK_FINDING_LATE_NODE] = {lk_find_late_node_, WAITING, IS(HOST_BUSY),
                               "compare this host with the others: power and cooling, storage, "
-                              "network cards, other jobs; or run without it",
-                              NULL},
+                              "network cards, other jobs; or run without it"},
     [LK_FINDING_THROTTLED] = {lk_find_throttled_, 0, IS(LATE_NODE),
-                              "look at the power limit, the cooling and what else uses the GPU",
-                              NULL},
+                              "look at the power limit, the cooling and what else uses the GPU"},
     [LK_FINDING_GPU_CLOCK] = {lk_find_gpu_clock_, OF(SLOW_RANK) | WAITING,
                               IS(THROTTLED) | IS(LATE_NODE),
                               "compare this GPU's clocks, limits and temperature with the others' "
-                              "(nvidia-smi -q -d CLOCK,POWER,PERFORMANCE), or take another one",
-                              NULL},
+                              "(nvidia-smi -q -d CLOCK,POWER,PERFORMANCE), or take another one"},
     [LK_FINDING_SLOW_RANK] = {lk_find_slow_rank_, OF(SLOW_RANK) | WAITING,
                               IS(HOST_BUSY) | IS(GPU_CLOCK) | IS(LATE_NODE),
                               "see what this rank alone computes, and what else uses its "
-                              "processors and GPU",
-                              "see what this rank alone computes, and what else uses its "
-                              "processors"},
+                              "processors and GPU"},
     [LK_FINDING_RANK_INPUT] = {lk_find_rank_input_, OF(INPUT) | WAITING,
                                IS(HOST_BUSY) | IS(LATE_NODE),
                                "look at this rank's loader and storage: its workers, its share of "
-                               "the data",
-                               NULL},
+                               "the data"},
     [LK_FINDING_RANK_LAUNCH] = {lk_find_rank_launch_, OF(LAUNCH) | WAITING,
                                 IS(HOST_BUSY) | IS(LATE_NODE),
                                 "look at this rank's host: processors that are shared or far from "
-                                "the GPU, other work on them",
-                                NULL},
+                                "the GPU, other work on them"},
     [LK_FINDING_CHECKPOINTS] = {lk_find_checkpoints_, OF(OPTIMIZER) | OF(REST) | OF(STRAGGLER), 0,
                                 "write fewer checkpoints, each part from one rank, and in the "
-                                "background (torch.distributed.checkpoint.async_save)",
-                                NULL},
+                                "background (torch.distributed.checkpoint.async_save)"},
     [LK_FINDING_LOGGING] = {lk_find_logging_, OF(REST), 0,
                             "read results every so many steps, all at once, on one rank; "
-                            ".item(), .cpu() and printed tensors wait",
-                            NULL},
+                            ".item(), .cpu() and printed tensors wait"},
     [LK_FINDING_UNEVEN_BATCHES] = {lk_find_uneven_batches_, OF(SLOW_RANK) | WAITING, 0,
                                    "make batches alike: put samples of like length together "
-                                   "(bucketing by length), or pack them to one length",
-                                   NULL},
+                                   "(bucketing by length), or pack them to one length"},
     [LK_FINDING_SLOW_LINK] = {lk_find_slow_links_, WAITING, 0,
                               "look at this link's card, cable and switch port, their rate and "
-                              "errors (ethtool, ip -s link), or run without it",
-                              NULL},
+                              "errors (ethtool, ip -s link), or run without it"},
     [LK_FINDING_UNEVEN_ENDS] =
         {lk_find_uneven_ends_, OF(STRAGGLER), IS(HOST_BUSY) | IS(SLOW_LINK),
          "measure the links: lockstep calibrate --pairs on these hosts, or nccl-tests' sendrecv on "
-         "two at a time",
-         NULL},
+         "two at a time"},
     [LK_FINDING_LATE_RANK] = {lk_find_late_rank_, WAITING,
                               IS(HOST_BUSY) | IS(LATE_NODE) | IS(GPU_CLOCK) | IS(SLOW_RANK) |
                                   IS(RANK_INPUT) | IS(RANK_LAUNCH) | IS(CHECKPOINTS),
-                              "see what this rank does before its collectives (--step=N)", NULL},
+                              "see what this rank does before its collectives (--step=N)"},
     [LK_FINDING_STRAGGLERS] = {lk_find_stragglers_, OF(STRAGGLER),
                                IS(HOST_BUSY) | IS(LATE_NODE) | IS(SLOW_RANK) | IS(RANK_INPUT) |
                                    IS(RANK_LAUNCH) | IS(CHECKPOINTS) | IS(UNEVEN_BATCHES),
                                "even out what ranks do in a step: lengths of samples, loading, "
-                               "other work on the hosts",
-                               NULL},
+                               "other work on the hosts"},
     [LK_FINDING_ACCUMULATION] = {lk_find_accumulation_, OF(WIRE) | OF(STRAGGLER), 0,
                                  "reduce in the last micro-batch alone: DDP's no_sync() around the "
-                                 "others",
-                                 NULL},
+                                 "others"},
     [LK_FINDING_UNUSED_PARAMETERS] = {lk_find_unused_parameters_, OF(WIRE) | OF(STRAGGLER), 0,
                                       "switch find_unused_parameters off; if parameters go unused "
-                                      "at times but never change, static_graph=True",
-                                      NULL},
+                                      "at times but never change, static_graph=True"},
     [LK_FINDING_SMALL_BUCKETS] =
         {lk_find_small_buckets_, OF(WIRE), 0,
          "make buckets larger: bucket_cap_mb; lockstep whatif --bucket-cap "
-         "shows by how much",
-         NULL},
+         "shows by how much"},
     [LK_FINDING_FIRST_BUCKET] = {lk_find_first_bucket_, OF(WIRE), 0,
                                  "make buckets smaller: bucket_cap_mb; lockstep whatif "
-                                 "--bucket-cap shows by how much",
-                                 NULL},
+                                 "--bucket-cap shows by how much"},
     [LK_FINDING_WIRE] = {lk_find_wire_, OF(WIRE),
                          IS(HOST_BUSY) | IS(SLOW_LINK) | IS(ACCUMULATION) | IS(UNUSED_PARAMETERS) |
                              IS(SMALL_BUCKETS) | IS(FIRST_BUCKET),
                          "move fewer bytes (bfloat16 gradients, accumulation) or use faster links; "
-                         "compare the bandwidth with that of lockstep calibrate",
-                         NULL},
+                         "compare the bandwidth with that of lockstep calibrate"},
     [LK_FINDING_POOR_OVERLAP] = {lk_find_poor_overlap_, OF(WIRE),
                                  IS(ACCUMULATION) | IS(SMALL_BUCKETS) | IS(FIRST_BUCKET) | IS(WIRE),
-                                 "try other sizes of buckets: lockstep whatif --bucket-cap", NULL},
+                                 "try other sizes of buckets: lockstep whatif --bucket-cap"},
     [LK_FINDING_SYNCHRONISATION] = {lk_find_synchronisation_, OF(REST), IS(LOGGING),
                                     "keep results on the GPU and read them every so many steps; "
-                                    ".item(), .cpu() and printed tensors wait",
-                                    NULL},
+                                    ".item(), .cpu() and printed tensors wait"},
     [LK_FINDING_LAUNCH_BOUND] = {lk_find_launch_bound_, OF(REST),
                                  IS(HOST_BUSY) | IS(SYNCHRONISATION),
                                  "use larger batches, fused kernels, torch.compile or a CUDA "
-                                 "graph",
-                                 NULL},
-    [LK_FINDING_LATE_LAUNCHES] = {lk_find_late_launches_, OF(LAUNCH), IS(RANK_LAUNCH), NULL, NULL},
+                                 "graph"},
+    [LK_FINDING_LATE_LAUNCHES] = {lk_find_late_launches_, OF(LAUNCH), IS(RANK_LAUNCH), NULL},
     [LK_FINDING_INPUT] = {find_input, OF(INPUT), IS(HOST_BUSY) | IS(RANK_INPUT),
-                          "use more loader workers, prefetching and faster storage", NULL},
+                          "use more loader workers, prefetching and faster storage"},
     [LK_FINDING_COLOCATION] = {find_colocation, OF(COLOCATION), IS(SHARED_GPU) | IS(HOST_BUSY),
                                "give each rank processors and memory bandwidth of its own; bind "
-                               "ranks to them",
-                               NULL},
+                               "ranks to them"},
     [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, OF(OVERLAP), IS(HOST_BUSY),
-                                     "give collectives fewer SMs (NCCL_MAX_CTAS)",
-                                     "give a rank's communication a processor of its own"},
+                                     "give collectives fewer SMs (NCCL_MAX_CTAS)"},
     [LK_FINDING_OPTIMIZER] = {find_optimizer, OF(OPTIMIZER), IS(CHECKPOINTS),
-                              "use a fused optimizer, or shard its state", NULL},
+                              "use a fused optimizer, or shard its state"},
     [LK_FINDING_REST] = {find_rest, OF(REST),
                          IS(HOST_BUSY) | IS(CHECKPOINTS) | IS(SYNCHRONISATION) | IS(LAUNCH_BOUND),
-                         "see what the host does between steps in the trace", NULL},
-    [LK_FINDING_TRAINING] = {lk_find_training_, 0, 0, NULL, NULL},
-    [LK_FINDING_CLOCKS] = {lk_find_clocks_, 0, 0, NULL, NULL},
-    [LK_FINDING_MISSING_RANKS] = {lk_find_missing_ranks_, 0, 0, "give the other ranks' traces, too",
-                                  NULL},
-    [LK_FINDING_TRUNCATED] = {lk_find_truncated_, 0, 0, NULL, NULL},
-    [LK_FINDING_LOST_SPANS] = {lk_find_lost_spans_, 0, 0, NULL, NULL},
-    [LK_FINDING_GPU_RECORDS] = {lk_find_gpu_records_, 0, 0, NULL, NULL},
-    [LK_FINDING_RECORDING_COST] = {lk_find_recording_cost_, 0, 0, NULL, NULL},
+                         "see what the host does between steps in the trace"},
+    [LK_FINDING_TRAINING] = {lk_find_training_, 0, 0, NULL},
+    [LK_FINDING_CLOCKS] = {lk_find_clocks_, 0, 0, NULL},
+    [LK_FINDING_MISSING_RANKS] = {lk_find_missing_ranks_, 0, 0,
+                                  "give the other ranks' traces, too"},
+    [LK_FINDING_TRUNCATED] = {lk_find_truncated_, 0, 0, NULL},
+    [LK_FINDING_LOST_SPANS] = {lk_find_lost_spans_, 0, 0, NULL},
+    [LK_FINDING_GPU_RECORDS] = {lk_find_gpu_records_, 0, 0, NULL},
+    [LK_FINDING_RECORDING_COST] = {lk_find_recording_cost_, 0, 0, NULL},
+};
+
+/* What to do instead where ranks compute on hosts. */
+static const char *const on_host[LK_FINDING_COUNT] = {
+    [LK_FINDING_SLOW_RANK] = "see what this rank alone computes, and what else uses its "
+                             "processors",
+    [LK_FINDING_OVERLAP_SLOWDOWN] = "give a rank's communication a processor of its own",
 };
 
 /* ---- Adding ---- */
@@ -250,7 +232,7 @@ double lk_percent_of_step_(const struct lk_analysis *a, double s)
 enum lk_status lk_finding_add_(struct lk_analysis *a, enum lk_finding_id id, int rank,
                                double cost_s, const char *fmt, ...)
 {
-    bool on_host = lk_run_info_on_host(lk_run_about(a->run)) && rows[id].on_host;
+    bool host = lk_run_info_on_host(lk_run_about(a->run)) && on_host[id];
     char text[512];
     va_list ap;
 
@@ -262,7 +244,7 @@ enum lk_status lk_finding_add_(struct lk_analysis *a, enum lk_finding_id id, int
     a->findings[a->n_findings] =
         (struct lk_finding){.id = id,
                             .cost_s = cost_s,
-                            .next = on_host ? rows[id].on_host : rows[id].next,
+                            .next = host ? on_host[id] : rows[id].next,
                             .rank = rank,
                             .host = rank < 0 ? NULL : host_of(a->run, (size_t)rank),
                             .cause = -1};
