@@ -260,8 +260,23 @@ bool lk_axis_without_effect(enum lk_axis a, const struct lk_axis_value *v,
     return !lk_change_equal(&with.change, settled);
 }
 
+/* Returns true if all gradients of a job that are floats have this type as they are. */
+static bool is_own_dtype(const struct lk_job *j, enum lk_grad_dtype d)
+{
+    size_t floats = 0;
+
+    for (size_t i = 0; i < j->n_tensors; i++) {
+        enum lk_dtype own = j->tensors[i].dtype;
+
+        if (lk_dtype_is_float(own) && strcmp(lk_dtype_name(own), lk_grad_dtype_name(d)) != 0)
+            return false;
+        floats += lk_dtype_is_float(own);
+    }
+    return floats > 0;
+}
+
 void lk_axis_settle(const struct lk_config *current, const struct lk_cluster *cluster,
-                    struct lk_scenario *s)
+                    const struct lk_job *j, struct lk_scenario *s)
 {
     struct lk_config *c = &s->config;
 
@@ -275,6 +290,8 @@ void lk_axis_settle(const struct lk_config *current, const struct lk_cluster *cl
         c->sharding = current->sharding;
         c->overlap = current->overlap;
     }
+    if (j && is_own_dtype(j, c->grad_dtype))
+        c->grad_dtype = LK_GRAD_OWN;
     if (!lk_axis_matters(LK_AXIS_POWERSGD_RANK, c))
         c->powersgd_rank = 0;
     if (!lk_axis_matters(LK_AXIS_SHARD_GROUP, c))

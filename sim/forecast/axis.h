@@ -164,10 +164,11 @@ bool lk_axis_value_equal(enum lk_axis a, const struct lk_axis_value *x,
  * with the cap; NULL: it stays. */
 void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,
                    struct lk_scenario *s);
-/* Sets what has no effect here as the current configuration and the cluster have it, so that equal
- * scenarios compare equal: a slow rank 50 is no change on 8 GPUs. pre: its nodes are set. */
+/* Sets what has no effect here as the current configuration, the cluster and the job (NULL: not
+ * known) have it, so that equal scenarios compare equal: a slow rank 50 is no change on 8 GPUs, nor
+ * bfloat16 where gradients are. pre: its nodes are set. */
 void lk_axis_settle(const struct lk_config *current, const struct lk_cluster *cluster,
-                    struct lk_scenario *s);
+                    const struct lk_job *j, struct lk_scenario *s);
 /* Return true if the value changes the machine, and a settled change has nothing of that. */
 bool lk_axis_without_effect(enum lk_axis a, const struct lk_axis_value *v,
                             const struct lk_change *settled);

@@ -108,7 +108,7 @@ enum lk_status lk_scenarios_add(struct lk_scenarios *w, const struct lk_scenario
         return i.status;
     if (i.status != LK_OK)
         settled.config.nodes = 0; /* no prediction of other nodes is taken for it */
-    lk_axis_settle(&w->source->current, w->source->cluster, &settled);
+    lk_axis_settle(&w->source->current, w->source->cluster, w->source->job, &settled);
     i.config = settled.config;
     LK_PASS(machine_of(w, &settled.change, &i.machine));
     LK_PASS(grow(w));

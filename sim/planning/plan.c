@@ -236,8 +236,9 @@ static int fastest_world_size(const struct state *p, double noise_scale)
 
         if (!on_curve(p, i))
             continue;
-        time = point->plan.time_to_target_h * point->plan.statistical_efficiency /
-               lk_statistical_efficiency(batch, noise_scale);
+        /* over the statistical efficiency, but for a factor that all have: the scale may be 0 */
+        time = point->plan.time_to_target_h * point->plan.statistical_efficiency *
+               (noise_scale + batch);
         if (time < least) {
             least = time;
             world_size = point->config.world_size;
@@ -277,12 +278,20 @@ static void set_first(struct state *p)
         p->first = (size_t)(least - p->f->points);
 }
 
+/* Write an interval; its upper end is NaN where the noise scale's lower end is 0. */
+static const char *range_text(double lo, double hi, char out[32])
+{
+    (void)(isnan(hi) ? snprintf(out, 32, "%.4g or more", lo)
+                     : snprintf(out, 32, "%.4g to %.4g", lo, hi));
+    return out;
+}
+
 static enum lk_status note_paying(const struct state *p)
 {
     struct lk_forecast *f = p->f;
     const struct lk_estimate *noise = &p->economics.noise_scale;
     const struct lk_forecast_point *least, *first;
-    char words[LK_ANSWER_WORDS + 32], range[64] = "";
+    char words[LK_ANSWER_WORDS + 32], range[64] = "", interval[32];
     int fast = fastest_world_size(p, noise->value), lo = fastest_world_size(p, noise->lo);
     int hi = fastest_world_size(p, noise->hi), within = 0;
 
@@ -295,20 +304,23 @@ static enum lk_status note_paying(const struct state *p)
     describe(f, first, words, sizeof words);
     if (lo != hi)
         snprintf(range, sizeof range, "; %d to %d GPUs within the noise scale's interval", lo, hi);
-    LK_PASS(lk_forecast_say(f,
-                            "Time to the target is least with %s, of all that was asked for: %.4g "
-                            "h (%.4g to %.4g%s).",
-                            words, first->plan.time_to_target_h, first->plan.time_to_target_lo_h,
-                            first->plan.time_to_target_hi_h, range));
+    LK_PASS(lk_forecast_say(
+        f,
+        "Time to the target is least with %s, of all that was asked for: %.4g "
+        "h (%s%s).",
+        words, first->plan.time_to_target_h,
+        range_text(first->plan.time_to_target_lo_h, first->plan.time_to_target_hi_h, interval),
+        range));
     least = least_of(p, offsetof(struct lk_plan, cost_to_target));
     if (!least)
         return LK_OK;
     describe(f, least, words, sizeof words);
-    LK_PASS(lk_forecast_say(f,
-                            "Cost to the target is least with %s, of all that was asked for: "
-                            "%.4g (%.4g to %.4g).",
-                            words, least->plan.cost_to_target, least->plan.cost_to_target_lo,
-                            least->plan.cost_to_target_hi));
+    LK_PASS(lk_forecast_say(
+        f,
+        "Cost to the target is least with %s, of all that was asked for: "
+        "%.4g (%s).",
+        words, least->plan.cost_to_target,
+        range_text(least->plan.cost_to_target_lo, least->plan.cost_to_target_hi, interval)));
     for (size_t i = 0; i < f->n_points; i++)
         if (on_curve(p, i) && f->points[i].config.world_size > within &&
             f->points[i].plan.cost_to_target <=

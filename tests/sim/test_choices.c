@@ -146,6 +146,9 @@ static const struct {
     {LK_AXIS_INTER_LATENCY, "x3", "1"},    {LK_AXIS_SLOW_LINK, "9:2", "8"},
     {LK_AXIS_BUCKET_CAP, "1MiB", "1"},     {LK_AXIS_SHARDING, "zero3", "1"},
     {LK_AXIS_OVERLAP_SLOWDOWN, "x2", "1"}, {LK_AXIS_GPUS_PER_NODE, "1", "8"},
+    {LK_AXIS_GRAD_DTYPE, "float32", "8"},  {LK_AXIS_COMPRESSION, "none", "8"},
+    {LK_AXIS_ACCUMULATION, "1", "8"},      {LK_AXIS_SHARDING, "ddp", "8"},
+    {LK_AXIS_OVERLAP, "full", "8"},
 };
 
 START_TEST(an_axis_without_effect_gains_nothing)

@@ -18,6 +18,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Worlds ---- */
 
@@ -134,6 +135,9 @@ static void check_forecast(size_t number, const struct lk_forecast *f)
         if (p->gain.known)
             holds(number, "gain", p->gain.ratio, p->gain.lo, p->gain.hi);
     }
+    for (size_t i = 0; i < f->n_answer; i++)
+        ck_assert_msg(!strstr(f->answer[i], "nan") && !strstr(f->answer[i], " inf"),
+                      "case %zu says: %s", number, f->answer[i]);
     for (size_t i = 0; i < f->n_backtests; i++)
         holds(number, "back-test", f->backtests[i].predicted_s, f->backtests[i].lo_s,
               f->backtests[i].hi_s);
