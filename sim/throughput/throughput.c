@@ -9,10 +9,12 @@
 #include "base/csv.h"
 #include "base/log.h"
 #include "base/stats.h"
+#include "base/units.h"
 #include "sim/step/config.h"
 #include "sim/step/measured_runs.h"
 #include "sim/throughput/scaling.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -292,6 +294,50 @@ out:
 const struct lk_cluster *lk_throughput_measured_on(const struct lk_throughput_model *m)
 {
     return m->measured_on ? m->measured_on : m->cluster;
+}
+
+/* Return the seconds that a job computes in a step of this configuration, by its row of the batch;
+ * NaN: it has none. */
+static double compute_s(const struct lk_job *j, const struct lk_config *c)
+{
+    for (size_t i = 0; i < j->n_compute; i++) {
+        const struct lk_job_compute *row = &j->compute[i];
+
+        if (row->local_batch == c->local_batch)
+            return c->accumulation * (row->forward_s.value + row->backward_s.value) +
+                   row->optimizer_s.value;
+    }
+    return NAN;
+}
+
+enum lk_status lk_throughput_say_compute(const struct lk_throughput_table *t,
+                                         const struct lk_throughput_model *m,
+                                         struct lk_forecast *out)
+{
+    static const double NOISE = 1.05; /* of times that agree */
+    const struct lk_scaling_point *worst = NULL;
+    char own[32], whole[32];
+    double most = NOISE;
+
+    for (size_t i = 0; m && i < t->n; i++) {
+        const struct lk_config *c = &t->points[i].config;
+        double ratio = compute_s(m->job, c) / (lk_config_samples(c) / t->points[i].throughput);
+
+        if (ratio > most) {
+            most = ratio;
+            worst = &t->points[i];
+        }
+    }
+    if (!worst)
+        return LK_OK;
+    (void)lk_units_format(LK_DIM_TIME, compute_s(m->job, &worst->config), own, sizeof own);
+    (void)lk_units_format(LK_DIM_TIME, lk_config_samples(&worst->config) / worst->throughput, whole,
+                          sizeof whole);
+    return lk_forecast_say(out,
+                           "%s computes %s a step, but %s has %s for the whole step on %d GPU%s: "
+                           "of the job's times only the shares are used.",
+                           m->job->name, own, t->name, whole, worst->config.world_size,
+                           worst->config.world_size == 1 ? "" : "s");
 }
 
 enum lk_status lk_throughput_say_place(const struct lk_throughput_model *m, struct lk_forecast *out)

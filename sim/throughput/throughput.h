@@ -42,7 +42,7 @@ void lk_throughput_fini(struct lk_throughput_table *t); /* zeroes it; safe on a 
 
 /* The job and the machine of a table, from which a step model is made. All borrowed. */
 struct lk_throughput_model {
-    const struct lk_job *job;             /* its gradients and bucket settings count */
+    const struct lk_job *job;             /* its gradients, bucket settings and shares of compute */
     bool timed;                           /* its ready times were measured or given */
     const struct lk_cluster *cluster;     /* asked for */
     const struct lk_cluster *measured_on; /* another one, of the rows; NULL: cluster */
@@ -55,6 +55,12 @@ const struct lk_cluster *lk_throughput_measured_on(const struct lk_throughput_mo
  * is alone, and nothing is said. */
 enum lk_status lk_throughput_say_place(const struct lk_throughput_model *m,
                                        struct lk_forecast *out);
+
+/* Say where the job's own compute takes longer than a row's whole step: the rows tell how long it
+ * is, and of the job's times the shares alone count. m NULL: nothing is said. */
+enum lk_status lk_throughput_say_compute(const struct lk_throughput_table *t,
+                                         const struct lk_throughput_model *m,
+                                         struct lk_forecast *out);
 
 struct lk_throughput_request {
     const struct lk_throughput_model *model; /* NULL: the table alone */

@@ -362,6 +362,7 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *con
 
     if (!e->step)
         LK_PASS(lk_throughput_say_width(e->t, points, n, out));
+    LK_PASS(lk_throughput_say_compute(e->t, e->q.model, out));
     return lk_throughput_say_place(e->q.model, out);
 }
 

@@ -311,6 +311,28 @@ START_TEST(every_voice_tells_of_it)
 }
 END_TEST
 
+/* A job that computes longer than the rows' whole steps: of its times the shares count, and the
+ * answer says so; by hand 35.5 + 71 + 3 = 110 ms, and 16 / 292 s = 54.8 ms. */
+START_TEST(a_jobs_compute_beside_a_tables_steps)
+{
+    static const char question[] =
+        "predict --throughput %s.csv --local-batch 16 job.json dgx-a100 --gpus 64 --draws=40 -q";
+    struct shell_result r;
+    char text[256] = "gpus,throughput\n";
+
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%d,%g\n", rows[i].gpus,
+                 2 * rows[i].per_s);
+    write_text("fast.csv", text);
+    r = shell_program(scratch_dir, question, "fast");
+    ck_assert_msg(said(r.text, "J computes 110 ms a step, but fast.csv has 54.8 ms for the whole "
+                               "step on 1 GPU"),
+                  "%s", r.text);
+    r = shell_program(scratch_dir, question, "t16");
+    ck_assert_msg(!said(r.text, "J computes"), "%s", r.text);
+}
+END_TEST
+
 /* Measurements that agree give no contradiction: an empty list, exit code 0. */
 START_TEST(what_agrees_has_none)
 {
@@ -337,13 +359,13 @@ END_TEST
 SUITE(contradictions, t)
 {
     tcase_add_checked_fixture(t, make_files, scratch_tear_down);
-    tcase_set_timeout(t, 600);
     tcase_add_loop_test(t, each_is_said_everywhere, 0, (int)LK_COUNT(cases));
     tcase_add_test(t, its_numbers_are_shown_if_asked_for);
     tcase_add_test(t, runs_are_a_table_to_the_law);
     tcase_add_test(t, every_voice_tells_of_it);
     tcase_add_loop_test(t, validate_says_what_predict_says, 0, (int)LK_COUNT(validated));
     tcase_add_loop_test(t, one_run_refutes_if_it_is_far, 0, (int)LK_COUNT(far));
+    tcase_add_test(t, a_jobs_compute_beside_a_tables_steps);
     tcase_add_test(t, what_agrees_has_none);
     tcase_add_test(t, how_few_inside_refute);
 }

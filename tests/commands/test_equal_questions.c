@@ -261,7 +261,6 @@ END_TEST
 SUITE(equal_questions, c)
 {
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
-    tcase_set_timeout(c, 600);
     tcase_add_loop_test(c, two_spellings_one_answer, 0, (int)LK_COUNT(pairs));
     tcase_add_test(c, what_comes_to_the_same_is_one_row);
 }

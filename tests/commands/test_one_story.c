@@ -155,6 +155,5 @@ END_TEST
 SUITE(one_story, c)
 {
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, five_answers_one_story, 0, (int)LK_COUNT(stories));
 }

@@ -243,7 +243,6 @@ END_TEST
 
 SUITE(scaling_interval, t)
 {
-    tcase_set_timeout(t, 600);
     tcase_add_test(t, more_gpus_make_no_step_faster);
     tcase_add_test(t, a_flat_table_stays_flat);
     tcase_add_test(t, kinds_of_forecasts);

@@ -276,7 +276,6 @@ END_TEST
 
 SUITE(uncertain_inputs, t)
 {
-    tcase_set_timeout(t, 600);
     tcase_add_test(t, a_jobs_ends_never_cross);
     tcase_add_test(t, a_tables_ends_never_cross);
     tcase_add_test(t, a_comparisons_ends_never_cross);
