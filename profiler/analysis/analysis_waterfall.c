@@ -338,14 +338,18 @@ static double settle(double s)
 }
 
 /* Split what the ranks' common pace takes beyond the reference's work: how much of it compute takes
- * outside of collectives, too, and the rest. pre: b is the balance of the lower median rank. */
+ * outside of collectives, too, and the rest. A pace that is slower outside counts beside
+ * collectives up to what compute takes longer there; a faster one counts whole, as what compute
+ * then takes longer is all beside them. pre: b is the balance of the lower median rank. */
 static double common_slowdown_s(const struct balance *b)
 {
-    double beside = b->in_s - b->in_work_s, pace = slowdown(b);
+    double beside = b->in_s - b->in_work_s, pace = slowdown(b), as_outside = pace * b->in_work_s;
 
     if (!(b->out_work_s > 0))
-        return pace * b->in_work_s;
-    return b->out_s - b->out_work_s + (beside > 0 ? fmin(fmax(pace, 0) * b->in_work_s, beside) : 0);
+        return as_outside;
+    if (pace > 0)
+        as_outside = fmin(as_outside, fmax(beside, 0));
+    return b->out_s - b->out_work_s + as_outside;
 }
 
 /* median: the balance of the lower median rank. alone: of a run of one rank, which exchanges
