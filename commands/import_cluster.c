@@ -197,6 +197,8 @@ static enum lk_status add_points(struct lk_bench *b, struct lk_cluster *c)
 {
     size_t capacity = c->n_points;
 
+    if (!b->n_points) /* of a link alone */
+        return LK_OK;
     LK_PASS(lk_array_grow(&c->points, &capacity, c->n_points + b->n_points, sizeof *c->points));
     memcpy(c->points + c->n_points, b->points, b->n_points * sizeof *b->points);
     c->n_points += b->n_points;
