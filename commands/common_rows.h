@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* clang-format off */
 
@@ -90,6 +91,15 @@ struct plan_options {
     struct lk_plan_request request; /* sim/planning/plan.h has units; 0: not given */
     bool memory;                    /* print the memory of a GPU part by part */
 };
+
+/* Return true if a planning option other than a factor with a default was given. */
+static inline bool plan_asked(const struct plan_options *o)
+{
+    struct lk_plan_request r = o->request;
+
+    r.cost_factor = 0;
+    return o->memory || memcmp(&r, &(struct lk_plan_request){0}, sizeof r) != 0;
+}
 
 #define PLAN_REAL(OPTION, word, field, ...) /* a number above 0 */                                 \
     OPTION(word, plan.request.field, REAL, .min = 1e-12, .max = 1e18, __VA_ARGS__)

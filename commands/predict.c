@@ -90,25 +90,17 @@ out:
     return st;
 }
 
-/* Return true if a planning option other than a factor with a default was given. */
-static bool plan_asked(const struct plan_options *o)
-{
-    struct lk_plan_request r = o->request;
-
-    r.cost_factor = 0;
-    return o->memory || memcmp(&r, &(struct lk_plan_request){0}, sizeof r) != 0;
-}
-
-static void make_request(const struct options *o, const struct axis_lists *l,
+/* Make the request; `job`: a job is given, beside a table of throughputs or alone. */
+static void make_request(const struct options *o, const struct axis_lists *l, bool job,
                          struct lk_forecast_request *q)
 {
-    *q = (struct lk_forecast_request){
-        .global_batch = o->global_batch,
-        .level = o->level,
-        .draws = (int)o->draws,
-        .seed = (uint64_t)o->seed,
-        .anyway = o->anyway,
-        .plan = !o->table.file || plan_asked(&o->plan) ? &o->plan.request : NULL};
+    *q =
+        (struct lk_forecast_request){.global_batch = o->global_batch,
+                                     .level = o->level,
+                                     .draws = (int)o->draws,
+                                     .seed = (uint64_t)o->seed,
+                                     .anyway = o->anyway,
+                                     .plan = job || plan_asked(&o->plan) ? &o->plan.request : NULL};
     axis_lists_ask(l, q);
 }
 
@@ -204,7 +196,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
 
     LK_TRY(check(o, operands, n));
     LK_TRY(axis_lists_read(o->axes, &lists));
-    make_request(o, &lists, &in.request.grid);
+    make_request(o, &lists, !o->table.file || n > 0, &in.request.grid);
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
                          : evidence_open_job(operands, 1, operands[1], &facts, &in));
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, NULL));

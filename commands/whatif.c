@@ -62,7 +62,8 @@ static void show_progress(void *user, size_t done, size_t total)
     lk_progress("configuration", (double)done, (double)total);
 }
 
-static void make_request(const struct options *o, const struct axis_lists *l,
+/* Make the request; `job`: a job is given, beside a table of throughputs or alone. */
+static void make_request(const struct options *o, const struct axis_lists *l, bool job,
                          struct lk_forecast_request *q)
 {
     *q = (struct lk_forecast_request){.global_batch = o->global_batch,
@@ -71,7 +72,7 @@ static void make_request(const struct options *o, const struct axis_lists *l,
                                       .seed = (uint64_t)o->seed,
                                       .anyway = o->anyway,
                                       .compare = true,
-                                      .plan = o->table.file ? NULL : &o->plan.request,
+                                      .plan = job || plan_asked(&o->plan) ? &o->plan.request : NULL,
                                       .progress = show_progress};
     axis_lists_ask(l, q);
 }
@@ -143,7 +144,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     if (!o->axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
     LK_TRY(axis_lists_read(o->axes, &lists));
-    make_request(o, &lists, &in.request.grid);
+    make_request(o, &lists, !o->table.file || n > 0, &in.request.grid);
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
                          : evidence_open_job(
                                operands, 1, operands[1],

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "facts/forecast_answer.h"
 #include "sim/forecast/contradiction.h"
+#include "sim/planning/economics.h"
 #include "sim/planning/memory.h"
 #include "sim/planning/plan.h"
 #include "sim/prior.h"
@@ -76,19 +77,37 @@ static void describe_gpus(const struct lk_pipeline *w, size_t point, char *out, 
     snprintf(out, size, "%d GPU%s%s%s", n, n == 1 ? "" : "s", *words ? " with " : "", words);
 }
 
-/* Writes "+22.0 % throughput (+15.0 to +30.0) against now, beyond the model's error". */
-static void describe_gain(const struct lk_pipeline *w, const struct lk_gain *g, char *out,
-                          size_t size)
+/* Returns how much more a sample of a point brings towards the target than one of now. */
+static double worth_of(const struct lk_pipeline *w, size_t point)
 {
-    const char *verdict = lk_is_sure(w, g->certainty)       ? "beyond the model's error"
-                          : lk_is_sure(w, 1 - g->certainty) ? "surely worse"
-                                                            : "within the model's error";
+    double noise = w->by_target ? lk_plan_noise_scale(w->source->job, w->request->plan) : INFINITY;
+    const struct lk_item *now = &w->all.v[w->points[point].current];
+
+    return lk_statistical_efficiency(lk_config_samples(&item_of(w, point)->config), noise) /
+           lk_statistical_efficiency(lk_config_samples(&now->config), noise);
+}
+
+/* Writes "+22.0 % throughput (+15.0 to +30.0) against now, beyond the model's error", or by the
+ * objective "+22.0 % speed to the target ...". */
+static void describe_gain(const struct lk_pipeline *w, size_t point, char *out, size_t size)
+{
+    const struct lk_gain *g = &w->out->points[point].gain;
+    const struct lk_item *now = &w->all.v[w->points[point].current];
+    double worth = worth_of(w, point);
+    double certainty = w->by_target && !isnan(g->ratio)
+                           ? lk_certainty(w, item_of(w, point), now, worth)
+                           : g->certainty;
+    const char *verdict = lk_is_sure(w, certainty)       ? "beyond the model's error"
+                          : lk_is_sure(w, 1 - certainty) ? "surely worse"
+                                                         : "within the model's error";
 
     if (isnan(g->ratio))
-        snprintf(out, size, "no gain is known: the current configuration cannot be forecast");
+        snprintf(out, size, "no gain is known: the current configuration %s",
+                 now->too_large ? "does not fit in memory" : "cannot be forecast");
     else
-        snprintf(out, size, "%+.1f %% throughput (%+.1f to %+.1f) against now, %s",
-                 100 * (g->ratio - 1), 100 * (g->lo - 1), 100 * (g->hi - 1), verdict);
+        snprintf(out, size, "%+.1f %% %s (%+.1f to %+.1f) against now, %s",
+                 100 * (worth * g->ratio - 1), w->by_target ? "speed to the target" : "throughput",
+                 100 * (worth * g->lo - 1), 100 * (worth * g->hi - 1), verdict);
 }
 
 /* ---- What does not fit ---- */
@@ -329,7 +348,7 @@ static enum lk_status tell_unlike(struct lk_pipeline *w, size_t choice, size_t b
         (best < n && !(lk_pipeline_speed(w, most) > lk_pipeline_speed(w, best))))
         return LK_OK;
     describe(w, most, words, sizeof words);
-    describe_gain(w, &w->out->points[most].gain, gain, sizeof gain);
+    describe_gain(w, most, gain, sizeof gain);
     return tell(w->out,
                 "Most samples/s of all asked for at %d GPU%s, whatever a step learns: %s: %s.",
                 item_of(w, most)->config.world_size,
@@ -353,7 +372,7 @@ static enum lk_status tell_best(struct lk_pipeline *w, size_t choice, teller *te
         of = &item_of(w, best)->config;
         objective(w, lk_config_samples(of), by, sizeof by);
         describe(w, best, words, sizeof words);
-        describe_gain(w, &f->points[best].gain, gain, sizeof gain);
+        describe_gain(w, best, gain, sizeof gain);
         if (is_current(w, best))
             LK_PASS(tell(f,
                          "At %d GPU%s no setting asked for is better than the current "
@@ -412,7 +431,7 @@ static enum lk_status tell_gains(struct lk_pipeline *w, const struct lk_gains *g
         LK_PASS(tell_machines(w, gains, world_size, tell));
         first = false;
     }
-    if (!w->out->n_answer && !w->out->n_contradictions)
+    if (!w->out->n_answer && !w->out->n_contradictions && !w->n_refused)
         LK_PASS(lk_forecast_say(w->out, "Nothing asked for changes a step: it is the current "
                                         "configuration on the machine as it is."));
     return LK_OK;
@@ -528,7 +547,7 @@ enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *ga
         LK_PASS(lk_forecast_warn(w->out, "Efficiency is not known without its reference: %s",
                                  w->no_reference));
     if (w->n_refused)
-        LK_PASS(lk_forecast_warn(w->out, "%zu configuration%s left out. The first: %s",
-                                 w->n_refused, w->n_refused == 1 ? " is" : "s are", w->refusal));
+        LK_PASS(lk_forecast_say(w->out, "%zu configuration%s left out. The first: %s.",
+                                w->n_refused, w->n_refused == 1 ? " is" : "s are", w->refusal));
     return LK_OK;
 }

@@ -73,6 +73,13 @@ static bool failures_asked(const struct state *p)
            lk_quantity_known(&p->cluster->gpu_mtbf_s);
 }
 
+static void scale(struct lk_estimate *e, double by)
+{
+    e->value *= by;
+    e->lo *= by;
+    e->hi *= by;
+}
+
 static enum lk_status set_inputs(struct state *p)
 {
     const struct lk_plan_request *q = p->request;
@@ -81,9 +88,6 @@ static enum lk_status set_inputs(struct state *p)
     bool written =
         q->checkpoint_s > 0 || q->checkpoint_Bps > 0 || lk_quantity_known(&c->checkpoint_Bps);
 
-    if (q->target_batch > 0 && !(q->target_samples > 0))
-        return lk_fail(LK_EUSAGE, "--target-batch says where --target-samples were seen, which are "
-                                  "not given");
     if (q->checkpoint_s > 0 && q->checkpoint_Bps > 0)
         return lk_fail(LK_EUSAGE, "--checkpoint and --checkpoint-bandwidth both say how long a "
                                   "checkpoint takes: give one");
@@ -92,9 +96,11 @@ static enum lk_status set_inputs(struct state *p)
     e->power_W = lk_economics_input(q->power_W, &c->power_W);
     e->noise_scale = lk_economics_input(q->noise_scale, &p->job->noise_scale);
     e->target_samples = lk_economics_input(q->target_samples, &p->job->target_samples);
+    if (q->target_batch > 0 && isnan(e->target_samples.value))
+        return lk_fail(LK_EUSAGE, "--target-batch says where the target's samples were seen, which "
+                                  "neither --target-samples nor the job gives");
     if (q->target_batch > 0)
-        e->target_samples = lk_economics_known(
-            q->target_samples * lk_statistical_efficiency(q->target_batch, e->noise_scale.value));
+        scale(&e->target_samples, lk_statistical_efficiency(q->target_batch, e->noise_scale.value));
     p->failures = written;
     if (written) {
         p->mtbf_s = input_or_prior(p, q->gpu_mtbf_s, &c->gpu_mtbf_s, LK_PLAN_PRIOR_MTBF);
