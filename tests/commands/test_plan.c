@@ -45,11 +45,27 @@ static void write_job(const char *name, const char *members)
     free(path);
 }
 
+static void write_rows(void)
+{
+    char *path = scratch_path(dir, "rows.csv");
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs("gpus,throughput,local_batch\n1,2.6,8\n2,5.1,8\n4,10,8\n", f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+    free(path);
+}
+
 static void make_files(void)
 {
+    char four[1024];
+
+    snprintf(four, sizeof four, "%s,\n \"accumulation\": 4", KNOWN);
     dir = scratch_create();
+    write_rows();
     write_job("job.json", KNOWN);
     write_job("bare.json", "");
+    write_job("four.json", four);
 }
 
 static void remove_files(void)
@@ -170,6 +186,20 @@ static const struct {
     {"predict bare.json ethernet-25g --draws=20 --gpus=8 --checkpoint=1min", 0,
      "assumed: how often GPUs fail: a GPU fails once in 50,700 h"},
     {"predict bare.json ethernet-25g --draws=20 --gpus=8 --target-batch=100", 2, "--target-batch"},
+    {"predict job.json ethernet-25g --draws=20 --gpus=8 --target-batch=640", 0,
+     "Time to the target is least"}, /* the job says how many samples that took */
+    {"predict job.json ethernet-25g --draws=20 --gpus=8,512 --throughput=rows.csv", 0,
+     "Time to the target is least"},
+    {"whatif job.json ethernet-25g --draws=20 --gpus=512 --throughput=rows.csv "
+     "--accumulation=1,2",
+     0, "by time to the target"},
+    /* far past the critical batch a step of fewer samples reaches the target sooner */
+    {"whatif four.json dgx-h100 --draws=20 --gpus=8 --accumulation=1,4 --noise-scale=2", 0,
+     "accumulation 1: +"},
+    {"whatif four.json dgx-h100 --draws=20 --gpus=8 --accumulation=1,4 --noise-scale=2", 0,
+     "% speed to the target"},
+    {"predict --throughput=rows.csv --gpus=2,64 --gpus-per-node=4 -q", 0,
+     "1 configuration is left out"},
     {"predict bare.json ethernet-25g --draws=20 --gpus=8 --checkpoint=1min "
      "--checkpoint-bandwidth=1GB/s",
      2, "give one"},
