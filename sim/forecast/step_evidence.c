@@ -365,6 +365,7 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *con
 {
     const struct model *m = self;
 
+    LK_PASS(lk_step_repeats_say(&m->predictor->basis, out));
     if (m->by_law)
         return m->law.ops->conclude(m->law.self, points, n, out);
     LK_PASS(lk_step_note_choice(points, n, out));

@@ -331,6 +331,25 @@ enum lk_status lk_step_note_choice(const struct lk_prediction *const *p, size_t 
         lk_units_format(LK_DIM_TIME, most->choice_s, time, sizeof time));
 }
 
+enum lk_status lk_step_repeats_say(const struct lk_basis *b, struct lk_forecast *out)
+{
+    for (size_t i = 0; i < b->job->n_runs; i++) {
+        int gpus = b->job->runs[i].config.world_size;
+        char least[32], most[32];
+        double lo_s, hi_s;
+
+        if (!lk_runs_range(&b->runs, i, &lo_s, &hi_s) || hi_s <= LK_REPEATS_DOUBTED * lo_s)
+            continue;
+        LK_PASS(lk_forecast_say(out,
+                                "Runs of %s on %d GPU%s that repeat each other take %s to %s a "
+                                "step: is one of another job, or disturbed?",
+                                b->job->name, gpus, gpus == 1 ? "" : "s",
+                                lk_units_format(LK_DIM_TIME, lo_s, least, sizeof least),
+                                lk_units_format(LK_DIM_TIME, hi_s, most, sizeof most)));
+    }
+    return LK_OK;
+}
+
 enum lk_status lk_step_places_add(const struct lk_basis *b, const struct lk_prediction *const *p,
                                   size_t n, struct lk_forecast *out)
 {

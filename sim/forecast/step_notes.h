@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Say which runs of one configuration contradict each other. */
+enum lk_status lk_step_repeats_say(const struct lk_basis *b, struct lk_forecast *out);
 /* Say where the runs were measured, name those that do not count with their steps, and what the
  * runs do not tell of accumulation. points: n predictions. */
 enum lk_status lk_step_places_add(const struct lk_basis *b,

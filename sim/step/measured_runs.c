@@ -104,6 +104,27 @@ double lk_runs_mean_draw(const struct lk_runs *r, const struct lk_config *at, st
     return mean_of(r, at, g, &n);
 }
 
+bool lk_runs_range(const struct lk_runs *r, size_t i, double *lo_s, double *hi_s)
+{
+    size_t n = 0;
+
+    if (!lk_runs_is_first(r, i))
+        return false;
+    for (size_t k = i; k < r->job->n_runs; k++) {
+        const struct lk_job_run *run = member(r, &r->job->runs[i].config, k);
+        double mean_s = 0;
+
+        if (!run)
+            continue;
+        for (size_t t = 0; t < run->n_steps; t++)
+            mean_s += run->step_s[t] / (double)run->n_steps;
+        *lo_s = n ? fmin(*lo_s, mean_s) : mean_s;
+        *hi_s = n ? fmax(*hi_s, mean_s) : mean_s;
+        n++;
+    }
+    return n > 1;
+}
+
 bool lk_runs_losses(const struct lk_runs *r, const struct lk_config *at, double *out_s)
 {
     size_t n = 0;

@@ -28,6 +28,10 @@ bool lk_run_counts(const struct lk_cluster *c, const struct lk_job *j, const str
  * `reduce` without accumulation. */
 bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b);
 
+/* Repeats of a configuration whose steps differ by more than this factor are not repeats. Assumed.
+ */
+#define LK_REPEATS_DOUBTED 1.25
+
 /* The job's runs that count on the cluster; both are borrowed. */
 struct lk_runs {
     const struct lk_job *job;
@@ -61,6 +65,9 @@ struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
 
 /* Return the mean step over the runs of a configuration, with equal weights; NaN and 0: no run. */
 double lk_runs_mean(const struct lk_runs *r, const struct lk_config *at, size_t *out_n);
+/* Set the shortest and the longest mean step of the runs of the configuration of run i. Return
+ * false unless run i is the first of several. */
+bool lk_runs_range(const struct lk_runs *r, size_t i, double *lo_s, double *hi_s);
 /* Set the mean over these runs of where their steps went, LK_LOSS_COUNT numbers. Return false if
  * none of them says it. */
 bool lk_runs_losses(const struct lk_runs *r, const struct lk_config *at, double *out_s);

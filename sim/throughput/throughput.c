@@ -113,8 +113,6 @@ static int by_batch_and_gpus(const void *a, const void *b)
 /* Of 913 pairs of neighbouring counts in the published series of bench/data, a GPU's throughput
  * grows by more than the first in 2, and the throughput of all by less than the second in 4. */
 static const double GROWTH_DOUBTED = 1.25, GAIN_DOUBTED = 1.1;
-/* Repeats of a configuration that differ by more are not repeats. Assumed. */
-static const double REPEATS_DOUBTED = 1.25;
 
 /* Warns of two rows of a batch, of which b has the next count of GPUs. */
 static void check_neighbours(const char *name, const struct row *a, const struct row *b)
@@ -153,7 +151,7 @@ static enum lk_status merge(struct lk_throughput_table *t, struct row *rows, siz
             lo = repeats[k] < rows[lo].p.throughput ? i + k : lo;
             hi = repeats[k] > rows[hi].p.throughput ? i + k : hi;
         }
-        if (rows[hi].p.throughput > REPEATS_DOUBTED * rows[lo].p.throughput)
+        if (rows[hi].p.throughput > LK_REPEATS_DOUBTED * rows[lo].p.throughput)
             lk_log(
                 LK_LOG_SIM, LK_WARN,
                 "%s:%zu: the same configuration of %d GPUs has %.3g times the throughput of line "

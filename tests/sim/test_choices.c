@@ -174,6 +174,30 @@ START_TEST(an_axis_without_effect_gains_nothing)
 }
 END_TEST
 
+/* A repeat whose steps are so many times as long as another's contradicts it, or is within noise.
+ */
+static const double repeats[] = {1 / 1.4, 1.05, 1.4};
+
+START_TEST(repeats_that_contradict_each_other_are_told)
+{
+    struct lk_job_run *last;
+    struct question q;
+    struct sim_answer a;
+
+    question_init(&q, 0, false);
+    q.q.anyway = true; /* a repeat so far off refutes the model, too */
+    sim_truth_add_run(&q.w.truth, &q.w.job, 2, 8, 77);
+    last = &q.w.job.runs[q.w.job.n_runs - 1];
+    for (size_t i = 0; i < last->n_steps; i++)
+        last->step_s[i] *= repeats[_i];
+    answer(&q, &a);
+    ck_assert_int_eq(forecast_says(&a.forecast, "2 GPUs that repeat each other") != NULL,
+                     fabs(log(repeats[_i])) > log(1.25));
+    sim_answer_fini(&a);
+    sim_world_fini(&q.w);
+}
+END_TEST
+
 /* Return the number behind words of the answer. */
 static double told(const struct lk_forecast *f, const char *words)
 {
@@ -263,6 +287,7 @@ SUITE(choices, c)
 {
     tcase_add_loop_test(c, the_order_of_lists_changes_nothing, 0, 2);
     tcase_add_loop_test(c, an_axis_without_effect_gains_nothing, 0, (int)LK_COUNT(without_effect));
+    tcase_add_loop_test(c, repeats_that_contradict_each_other_are_told, 0, LK_COUNT(repeats));
     tcase_add_loop_test(c, minima_in_words_are_those_of_the_points, 0, 2);
     tcase_add_loop_test(c, the_objective_is_named, 0, 2);
     tcase_add_test(c, machines_are_compared_and_damages_priced);
