@@ -174,7 +174,7 @@ static void name_size(const struct lk_judged_set *s, double bytes, char *buf, si
 void expected_sentence(const struct lk_judged_set *s, const struct lk_judged_band *band, char *buf,
                        size_t size)
 {
-    const struct lk_judged *j = &s->points[band->at];
+    const struct lk_judged *j = &s->points[band->falls ? band->fall_from : band->at];
     const double bytes = (double)j->measured->bytes, t = j->measured->time_s.value;
     const bool is_rate = bytes > 1048576; /* a rate says little where latency is all */
     char what[128], is[32], should[32], range[64];
@@ -192,6 +192,10 @@ void expected_sentence(const struct lk_judged_set *s, const struct lk_judged_ban
         lk_units_format(LK_DIM_TIME, t, is, sizeof is);
         lk_units_format(LK_DIM_TIME, j->expected_s, should, sizeof should);
         lk_units_interval(LK_DIM_TIME, j->expected_s, j->lo_s, j->hi_s, range, sizeof range);
+    }
+    if (isnan(j->expected_s)) {
+        snprintf(buf, size, "%s: %s", what, is);
+        return;
     }
     n = snprintf(buf, size, "%s: %s, expected %s (%s): ", what, is, should, range);
     if (n < 0 || (size_t)n >= size)
