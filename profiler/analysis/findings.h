@@ -67,6 +67,7 @@ struct lk_finding {
      * matter of time. A consequence's time is in that of its cause.
      */
     double cost_s;
+    double most_s;    /* a consequence of it costs no more; NaN: not known */
     bool inherited;   /* the cost is that of the most costly consequence: its own is not known */
     char *text;       /* the evidence; owned */
     const char *next; /* what to do; static storage. NULL: its cause says it, or there is nothing */

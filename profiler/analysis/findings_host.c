@@ -11,8 +11,15 @@ static const double idle_share = 0.1; /* of forward and backward */
 
 /* ---- Other work ---- */
 
+/* Return the most that a step can lose: what all its ranks' threads waited in it for processors,
+ * and what other guests took of them. */
+static double most_s(const struct lk_host_use *u, double step_s)
+{
+    return step_s * ((isnan(u->waited_s) ? 0 : u->waited_s / u->window_s) + u->stolen);
+}
+
 /* Report hosts whose processors others took while the ranks wanted them. What that costs a step is
- * not known: it is in what the ranks then do late. */
+ * not known: it is in what the ranks then do late, and longer delays have another cause. */
 enum lk_status lk_find_host_busy_(struct lk_analysis *a)
 {
     struct lk_run_host *hosts = NULL;
@@ -29,6 +36,7 @@ enum lk_status lk_find_host_busy_(struct lk_analysis *a)
         LK_TRY(lk_finding_add_(a, LK_FINDING_HOST_BUSY, -1, NAN, "host busy: %s%s%s",
                                n > 1 ? hosts[h].name : "", n > 1 ? ": " : "", text));
         a->findings[a->n_findings - 1].host = n > 1 ? hosts[h].name : NULL;
+        a->findings[a->n_findings - 1].most_s = most_s(&hosts[h].use, a->step_s);
     }
 out:
     free(hosts);

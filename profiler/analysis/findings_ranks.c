@@ -151,12 +151,10 @@ out:
     return st;
 }
 
-/* Return true if it happens in too many steps for chance, by the sign test over all ranks; few
- * steps tell when it is all of them. */
+/* Return true if it happens in too many steps for chance, by the sign test over all ranks. */
 static bool is_persistent(const struct suspects *x, size_t k, size_t ranks)
 {
-    return x->above[k] == x->n_steps ||
-           (double)ranks * lk_stats_binomial_tail(x->above[k], x->n_steps, 0.5) < LK_FINDING_CHANCE;
+    return (double)ranks * lk_stats_binomial_tail(x->above[k], x->n_steps, 0.5) < LK_FINDING_CHANCE;
 }
 
 /* List the ranks that lose more by a row of the waterfall than the ranks' lower median, by a share
@@ -197,10 +195,19 @@ find_own(struct lk_analysis *a, enum lk_finding_id id, enum lk_loss loss, unsign
         return LK_OK;
     LK_PASS(count_steps(a, parts, &x));
     for (size_t k = 0; k < x.n; k++) {
-        if (!is_persistent(&x, k, a->run->n))
+        bool persists = is_persistent(&x, k, a->run->n);
+
+        if (!persists && x.above[k] < x.n_steps)
             continue;
         snprintf(said, sizeof said, text, lk_rank_text_(a, x.own[k].rank).buf,
                  lk_time_text_(x.own[k].s).buf);
+        if (!persists) { /* nobody is accused of what may be chance, and it explains nothing */
+            LK_PASS(lk_finding_add_(a, id, -1, NAN, "%s, in %zu of %zu steps, which may be chance",
+                                    said, x.above[k], x.n_steps));
+            a->findings[a->n_findings - 1].most_s = 0;
+            lk_finding_next_(a, "record more steps: 8 tell of 2 ranks, 10 of 8, 17 of 1,024");
+            continue;
+        }
         LK_PASS(lk_finding_add_(a, id, (int)x.own[k].rank, x.own[k].s, "%s, in %zu of %zu steps",
                                 said, x.above[k], x.n_steps));
     }

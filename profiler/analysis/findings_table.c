@@ -244,6 +244,7 @@ enum lk_status lk_finding_add_(struct lk_analysis *a, enum lk_finding_id id, int
     a->findings[a->n_findings] =
         (struct lk_finding){.id = id,
                             .cost_s = cost_s,
+                            .most_s = NAN,
                             .next = host ? on_host[id] : rows[id].next,
                             .rank = rank,
                             .host = rank < 0 ? NULL : host_of(a->run, (size_t)rank),
@@ -292,6 +293,8 @@ static bool explains(const struct lk_analysis *a, const struct lk_finding *cause
     if (cause->rank >= 0 && effect->rank >= 0 && cause->rank != effect->rank)
         return false;
     if (cause->host && host && strcmp(cause->host, host) != 0)
+        return false;
+    if (cause->most_s < fabs(effect->cost_s))
         return false;
     return isnan(cause->cost_s) || isnan(effect->cost_s) ||
            2 * cause->cost_s >= fabs(effect->cost_s);

@@ -333,6 +333,31 @@ START_TEST(late_nodes)
 }
 END_TEST
 
+/* A rank that is slower in all steps is accused from so many steps on that two equal ranks do so in
+ * less than one run of a hundred: 2 / 2^7 is above that, 2 / 2^8 below. */
+START_TEST(few_steps_accuse_nobody)
+{
+    const bool few = _i == 0;
+    struct step_model m =
+        step_model_default((struct step_model){.ranks = 2, .warmup = 1, .slow = {0, 0.2}});
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+    const struct lk_finding *f;
+
+    m.steps = m.warmup + (few ? 7 : 8);
+    must(step_model_run(&m, &traces, NULL));
+    analyze_traces(traces, m.ranks, &run, &a);
+    f = find(&a, LK_FINDING_SLOW_RANK);
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(f->rank, few ? -1 : 1);
+    ck_assert_int_eq(strstr(f->text, "may be chance") != NULL, few);
+    for (size_t i = 0; i < a.n_findings && few; i++)
+        ck_assert(a.findings[i].cause < 0 || &a.findings[a.findings[i].cause] != f);
+    fini(&a, &run);
+}
+END_TEST
+
 /* A rank that is the last of eight in many steps is transient; one that is in all is persistent.
  * Two steps tell neither. */
 START_TEST(transient_or_persistent)
@@ -528,6 +553,7 @@ SUITE(findings, t)
     tcase_add_loop_test(t, small_buckets, 0, 4);
     tcase_add_loop_test(t, unused_parameters, 0, 4);
     tcase_add_loop_test(t, late_nodes, 0, 5);
+    tcase_add_loop_test(t, few_steps_accuse_nobody, 0, 2);
     tcase_add_loop_test(t, transient_or_persistent, 0, 3);
     tcase_add_loop_test(t, uneven_batches, 0, 4);
     tcase_add_loop_test(t, duplicated_shards, 0, 4);
