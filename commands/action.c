@@ -1,4 +1,4 @@
-/* What an action gains: a what-if of one point. */
+/* This file tells what an action gains: it asks a what-if of one point. */
 #include "commands/action.h"
 
 #include "sim/forecast/contradiction.h"

@@ -1,5 +1,5 @@
 /*
- * What an action gains: some axes moved together, as a piece of advice says it, from a
+ * Tell what an action gains: some axes moved together, as a piece of advice says it, from a
  * configuration that runs. The answer is that of `lockstep whatif JOB CLUSTER --gpus N --AXIS WORD
  * ...`.
  *

@@ -132,7 +132,7 @@ enum lk_status calibrate_print(const struct calibrate_options *o, const struct l
 
 /* ---- Pairs of hosts (calibrate_pairs.c) ---- */
 
-/* What the probe of pairs says. */
+/* The probe of pairs says this. */
 struct calibrate_pairs {
     size_t n;      /* hosts, or ranks of one host; 0: not measured */
     bool network;  /* there are several hosts */

@@ -17,7 +17,7 @@
  * take 1 or 2 %. */
 static const double DISTURBED = 0.05;
 
-/* What a rank saw, as it is in the store. */
+/* A rank puts what it saw into the store in this form. */
 struct message {
     char machine[LK_MACHINE_BOOT_TEXT];
     double window_s;

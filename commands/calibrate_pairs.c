@@ -17,7 +17,7 @@ enum { PAIRS_MOST = 64 };
 
 /* ---- Members ---- */
 
-/* What a rank tells of itself. */
+/* Each rank tells this of itself. */
 struct card {
     char host[120];
     int32_t local_rank, zero;

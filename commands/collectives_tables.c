@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What all rows name. */
+/* All rows name these. */
 #define KEY_COLUMNS(X)                                                                             \
     X("side", "side", LK_DIM_NONE, -1, letter_of(k))                                               \
     X("collective", "collective", LK_DIM_NONE, -1, lk_coll_name(s->at.coll))                       \

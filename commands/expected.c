@@ -1,4 +1,5 @@
-/* What measured collectives are held against; see the header. Divisions: the machine, sentences. */
+/* Measured collectives are held against an expectation; see the header. Divisions: the machine,
+ * sentences. */
 #include "commands/expected.h"
 
 #include "base/array.h"

@@ -1,5 +1,5 @@
 /*
- * What measured collectives are held against: a preset or cluster file, and public tables. The
+ * Measured collectives are held against a preset or cluster file, and public tables. The
  * verdicts are sim/judged.h's, the suspects sim/suspects.h's; here they become sentences.
  */
 #ifndef LK_COMMANDS_EXPECTED_H

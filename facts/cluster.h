@@ -138,7 +138,7 @@ struct lk_cluster_slow {
     bool since; /* not yet slow when the file's points and the job's runs were measured */
 };
 
-/* What moves from one host to another while nothing else of the two does. */
+/* A pair tells what moves from one host to another while nothing else of the two does. */
 struct lk_cluster_pair {
     char *from, *to; /* hosts; owned */
     struct lk_quantity bandwidth_Bps;

@@ -1,8 +1,9 @@
 /*
- * What TCP tells of the links that a rank sends on (TCP_INFO, Linux 4.10). The communicator reads a
- * connection before and after each collective of a ring, and records the differences as counters of
- * its stream, with the step, the rank at the other end as index, and the collective's number as seq
- * (runtime/comm/comm_tcp.h). Connections within a host are not recorded: no network carries them.
+ * TCP tells these numbers of the links that a rank sends on (TCP_INFO, Linux 4.10). The
+ * communicator reads a connection before and after each collective of a ring, and records the
+ * differences as counters of its stream, with the step, the rank at the other end as index, and the
+ * collective's number as seq (runtime/comm/comm_tcp.h). Connections within a host are not recorded:
+ * no network carries them.
  *
  * Bytes over busy time is the rate of the link while the sender had something to send, so a rank
  * that waits does not lower it.

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of a host's time: less is a system's own daemons. */
+/* A system's own daemons take less of a host's time. */
 static const double busy_share = 0.1;
 
 const struct lk_words lk_host_time_words = LK_WORDS("a time of a host", LK_HOST_TIME_LIST);

@@ -1,7 +1,7 @@
 /*
- * What the processors of a host do while ranks work on it: other programs' load, processors that
- * other guests of the machine take, and how long ranks' threads wait, ready to run. Each rank reads
- * it (runtime/device/machine_load.h) and records it, as counters on a track of its own.
+ * Tell what the processors of a host do while ranks work on it: other programs' load, processors
+ * that other guests of the machine take, and how long ranks' threads wait, ready to run. Each rank
+ * reads it (runtime/device/machine_load.h) and records it, as counters on a track of its own.
  */
 #ifndef LK_FACTS_HOST_LOAD_H
 #define LK_FACTS_HOST_LOAD_H
@@ -39,14 +39,14 @@ struct lk_host_load {
 #define LK_BOOT_CONFIG_KEY    "boot_id"
 #define LK_NO_LOAD_CONFIG_KEY "host_load"
 
-/* What a rank saw in some time. */
+/* A rank saw this in some time. */
 struct lk_host_seen {
     const char *machine; /* equal texts: the same processors */
     double window_s;
     struct lk_host_load load; /* the difference between its two readings */
 };
 
-/* What happened meanwhile on a machine. */
+/* This happened meanwhile on a machine. */
 struct lk_host_use {
     size_t n_ranks;
     double window_s;   /* mean over them */

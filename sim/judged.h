@@ -72,7 +72,7 @@ struct lk_judged {
     const struct lk_cluster_point *measured; /* borrowed */
     double expected_s, lo_s, hi_s;           /* NaN: nothing is expected */
     double slowdown;                         /* measured over expected time */
-    /* What NCCL would choose there; "" where its model does not apply. */
+    /* NCCL would choose these there; "" where its model does not apply. */
     const char *algorithm, *protocol;
     size_t n_public, n_public_slower; /* public tables that have the size; those that took longer */
     double public_s;                  /* their median; NaN: there is none */

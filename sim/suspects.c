@@ -9,7 +9,7 @@
 
 /* ---- Features ---- */
 
-/* What the signatures look at. Slowdowns are measured over expected times; NaN: not known. */
+/* The signatures look at these. Slowdowns are measured over expected times; NaN: not known. */
 struct features {
     const struct lk_cluster *machine;
     const struct lk_judged_set *set;

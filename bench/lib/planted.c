@@ -15,7 +15,8 @@ static const char *const causes[PLANTED_COUNT] = {PLANTED_LIST(LK_WORD_THIRD)};
 
 static const double ends[] = {LK_BAND_LIST(LK_WORD_THIRD)};
 
-/* What is judged: the tables, which may be of another file, and all that are evidence. */
+/* This holds the tables that are judged, which may be of another file, and all that are evidence.
+ */
 struct judging {
     const struct lk_public_table *all;
     size_t n_all;

@@ -1,8 +1,8 @@
 /*
- * What is held out of published series to judge the scaling law: every count from those before it,
- * as many of these as one likes. Kinds of such tests overlap: the largest count, from all smaller
- * ones; counts that are twice, four or eight times the second, from the first two; the largest of
- * strong scaling; and all tests of a distance, for which a forecast chooses its width
+ * The tests hold out of published series, to judge the scaling law, every count from those before
+ * it, as many of these as one likes. Kinds of such tests overlap: the largest count, from all
+ * smaller ones; counts that are twice, four or eight times the second, from the first two; the
+ * largest of strong scaling; and all tests of a distance, for which a forecast chooses its width
  * (sim/throughput/scaling_interval.h).
  *
  * Whole sources are dealt to folds. A test is compared with the constant width that scores best on

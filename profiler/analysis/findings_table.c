@@ -184,7 +184,7 @@ static const struct row {
     [LK_FINDING_RECORDING_COST] = {lk_find_recording_cost_, 0, 0, NULL},
 };
 
-/* What to do instead where ranks compute on hosts. */
+/* Where ranks compute on hosts this is to be done instead. */
 static const char *const on_host[LK_FINDING_COUNT] = {
     [LK_FINDING_SLOW_RANK] = "see what this rank alone computes, and what else uses its "
                              "processors",
@@ -362,7 +362,7 @@ static void inherit_costs(struct lk_analysis *a)
         }
 }
 
-/* What of the waterfall's rows, and in all, no finding has taken yet. */
+/* The ledger holds what of the waterfall's rows, and in all, no finding has taken yet. */
 struct ledger {
     double left_s[LK_LOSS_COUNT], all_s;
 };

@@ -63,7 +63,7 @@ static size_t end_of(const struct lk_run *run, size_t rank)
     return others ? first : rank;
 }
 
-/* What one rank sent to the next in each step; n_steps rows of LK_HOP_VALUES. */
+/* One rank sent this to the next in each step: n_steps rows of LK_HOP_VALUES. */
 static enum lk_status read_rank(const struct lk_run *run, size_t rank, double *steps,
                                 struct lk_run_hop *out, bool *found)
 {

@@ -50,7 +50,7 @@ struct lk_slow_link {
     size_t n_below;    /* steps in which it was below their median */
 };
 
-/* What else may make the hops of a rank slow. */
+/* These may make the hops of a rank slow, too. */
 struct lk_hop_excuse {
     bool late; /* by its own work */
     bool busy; /* its host is, and others' are not */

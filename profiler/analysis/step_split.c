@@ -266,7 +266,7 @@ static bool collective_at(struct walk *w, uint64_t at, uint64_t *next, enum lk_p
     return false;
 }
 
-/* What a rank does from an instant until the next change. */
+/* A label says what a rank does from an instant until the next change. */
 struct label {
     enum lk_part part;
     bool gap;                    /* of a pass: no kernel of it runs, and no collective blocks */

@@ -20,7 +20,7 @@
 
 enum { LINE_MOST = 512 };
 
-/* What a title says behind the collective's name. */
+/* A title says this behind the collective's name. */
 static const char TITLE[] = "# OSU ", LATENCY[] = " Latency Test";
 
 bool bench_is_osu(const char *text, size_t size)

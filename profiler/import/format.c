@@ -80,7 +80,7 @@ static bool is_chakra(const struct head *h)
 
 /* ---- The table ---- */
 
-/* What tells a format; what is left out says nothing. */
+/* These tell a format; what is left out says nothing. */
 struct marks {
     char first; /* its first character but for blanks */
     struct {

@@ -404,7 +404,7 @@ out:
     return st;
 }
 
-/* What a rank has of its steps, in words. */
+/* Write what a rank has of its steps. */
 struct parts_text {
     char buf[160];
 };

@@ -80,7 +80,7 @@ static const struct {
 /* ---- Lines of settings ---- */
 
 /*
- * What the programs print as they start. TorchTitan (train.py): "Training starts at step 1, with
+ * The programs print this as they start. TorchTitan (train.py): "Training starts at step 1, with
  * local batch size 1, global batch size 8, sequence length 8192, ..."; later versions "gradient
  * accumulation steps 2", too. Megatron-LM (initialize.py, arguments.py): "using world size: 8,
  * data-parallel size: 8, ..." and its arguments, each "  micro_batch_size ..... 4". DeepSpeed
@@ -105,7 +105,7 @@ static const struct {
     {DEEPSPEED, "train_batch_size", LK_TRAINING_GLOBAL_BATCH},
 };
 
-/* What the lines so far say. */
+/* This holds what the lines so far say. */
 struct said {
     int value[PROGRAMS][LK_TRAINING_SETTINGS]; /* 0: nothing */
     size_t line[PROGRAMS][LK_TRAINING_SETTINGS], at;

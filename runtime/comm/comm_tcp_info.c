@@ -1,4 +1,4 @@
-/* What the kernel tells of a connection; see comm_tcp.h. The C library's struct tcp_info ends
+/* Read what the kernel tells of a connection; see comm_tcp.h. The C library's struct tcp_info ends
  * before the members that are read here, and its header cannot be included beside the kernel's. */
 #include "runtime/comm/comm_tcp.h"
 

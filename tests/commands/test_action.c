@@ -1,5 +1,5 @@
 /*
- * What an action gains is what a what-if of it says, and by hand what it must be.
+ * An action gains what a what-if of it says, and by hand what it must be.
  *
  * LOCKSTEP_CASES=10000 build/test_lockstep action tries as many; the default is quick.
  */

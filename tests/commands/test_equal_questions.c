@@ -23,7 +23,7 @@
 
 enum { WORD = 256 };
 
-/* What a case draws, by the letters that stand for it in a question. */
+/* A case draws these, by the letters that stand for it in a question. */
 struct drawn {
     char preset[64]; /* $P */
     int gpus;        /* $G */

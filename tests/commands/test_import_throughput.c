@@ -24,7 +24,7 @@ static const struct {
     int code;
     const char *says, *table;
 } rows[] = {
-    /* Of 16 lines 12 count; their median is 5,050.5 tokens a second of a GPU, and a sample has
+    /* 12 of 16 lines count; their median is 5,050.5 tokens a second of a GPU, and a sample has
      * 2,048. */
     {"import " TITAN " --gpus 8 --nodes 1", 0, "8 GPUs make 19.7285 samples/s",
      "gpus,nodes,throughput,local_batch,accumulation\n8,1,19.7285,4,1\n"},

@@ -141,7 +141,7 @@ START_TEST(one_host_has_no_links)
 }
 END_TEST
 
-/* What a matrix says, by what it can tell. */
+/* A matrix says this, by what it can tell. */
 START_TEST(what_is_said_of_pairs)
 {
     static char slow[] = "a to and from all 1 MB/s", hosts[] = "a";

@@ -1,4 +1,4 @@
-/* What a device did: intervals, the instants of a rank, own runs and imports. */
+/* These tests ask what a device did: intervals, the instants of a rank, own runs and imports. */
 #include "profiler/analysis/breakdown.h"
 
 #include "base/array.h"

@@ -201,7 +201,7 @@ START_TEST(a_busy_host_excuses_its_ranks)
 }
 END_TEST
 
-/* What communication takes of compute on a busy machine is not the collectives' fault. */
+/* On a busy machine communication takes of compute, and the collectives are not at fault. */
 START_TEST(a_busy_machine_slows_compute_beside_communication)
 {
     static const struct lk_host_load loads[] = {{{8, 4, 0, 1, 0}}, {{8, 6, 0, 1, 0.4}}};

@@ -1,4 +1,4 @@
-/* What findings are worth: never more than is lost, no second twice, and what mending it wins. */
+/* Findings are worth never more than is lost, no second twice, and what mending them wins. */
 #include "base/array.h"
 #include "base/rng.h"
 #include "profiler/analysis/analysis.h"

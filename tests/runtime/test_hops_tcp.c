@@ -1,4 +1,4 @@
-/* What tcp records of the hop to the next rank: bytes and busy time of rings that leave a host. */
+/* tcp records bytes and busy time of the hop to the next rank, of rings that leave a host. */
 #include "base/array.h"
 #include "facts/hops.h"
 #include "runtime/comm/comm_tcp.h"
@@ -77,7 +77,7 @@ out:
     return st;
 }
 
-/* Of the two rings of the four collectives rank 0 records what it sent to rank 1: 2 (K - 1) / K of
+/* In the two rings of the four collectives rank 0 records what it sent to rank 1: 2 (K - 1) / K of
  * the buffer, but for what is acknowledged after a collective. Ranks at one address have no hop. */
 START_TEST(rings_that_leave_the_host_are_recorded)
 {

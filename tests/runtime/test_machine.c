@@ -245,7 +245,7 @@ START_TEST(nothing_comes_behind_what_was_left_out)
 }
 END_TEST
 
-/* Of 1,000 ticks of two processors 300 are in programs, 100 taken by other guests, 50 in
+/* 1,000 ticks of two processors: 300 are in programs, 100 taken by other guests, 50 in
  * interrupts; of this process's two threads each waited a second; a process without their files,
  * and one whose thread has ended, wait nothing. */
 START_TEST(the_load_of_a_host)

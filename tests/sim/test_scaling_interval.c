@@ -202,9 +202,9 @@ static void check_coverage(const char *what, const struct lk_scored *v, size_t n
                   other_width);
 }
 
-/* Of published counts, each forecast from the ones before it by constants of other sources, 85 to
- * 95 % are inside their intervals at each distance, which are no wider than 1.3 times the constant
- * width of other sources. */
+/* Published counts are tested, each forecast from the ones before it by constants of other sources,
+ * 85 to 95 % are inside their intervals at each distance, which are no wider than 1.3 times the
+ * constant width of other sources. */
 START_TEST(published_counts_are_inside)
 {
     static const struct {
