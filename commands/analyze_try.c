@@ -32,12 +32,22 @@ static const struct action_row {
     {OF(WIRE), LK_AXIS_NIC_BANDWIDTH, "x2", 0, "use network cards of twice the bandwidth"},
 };
 
-/* Write the word of an action for a configuration; return false where that does not say what it
- * has now. */
-static bool write_word(const struct action_row *r, const struct lk_config *now, char *out,
-                       size_t size)
+static double gradient_bytes(const struct lk_job *j)
 {
-    double has = r->axis == LK_AXIS_BUCKET_CAP ? (double)now->cap_bytes : now->accumulation;
+    double bytes = 0;
+
+    for (size_t i = 0; i < j->n_tensors; i++)
+        bytes += (double)j->tensors[i].elems * (double)lk_dtype_bytes(j->tensors[i].dtype);
+    return bytes;
+}
+
+/* Write the word of an action for a configuration; return false where that does not say what it
+ * has now. No bucket is larger than all gradients, whatever the cap is. */
+static bool write_word(const struct action_row *r, const struct lk_job *j,
+                       const struct lk_config *now, char *out, size_t size)
+{
+    double has = r->axis == LK_AXIS_BUCKET_CAP ? fmin((double)now->cap_bytes, gradient_bytes(j))
+                                               : now->accumulation;
 
     if (r->word)
         return snprintf(out, size, "%s", r->word) > 0;
@@ -66,7 +76,7 @@ static enum lk_status try_action(const struct lk_job *job, const struct lk_clust
     const struct action action = {&change, 1};
     enum lk_status st;
 
-    if (!write_word(r, now, t.word, sizeof t.word))
+    if (!write_word(r, job, now, t.word, sizeof t.word))
         return LK_OK;
     st = action_gain(job, cluster, now, &action, &t.gain);
     if (st == LK_EUSAGE) /* no action for this job: one node has no network */

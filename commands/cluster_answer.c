@@ -253,7 +253,8 @@ static enum lk_status pair_table(const struct lk_cluster *c, struct lk_table **o
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    LK_TRY(lk_table_create("Links between hosts", pair_columns, LK_COUNT(pair_columns), &t));
+    LK_TRY(lk_table_create("Rates between two, one pair at a time", pair_columns,
+                           LK_COUNT(pair_columns), &t));
     for (const struct lk_cluster_pair *p = c->pairs; p < c->pairs + c->n_pairs; p++) {
         LK_TRY(lk_table_row(t));
         PAIRS(LK_TABLE_CELL)

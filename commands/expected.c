@@ -167,9 +167,9 @@ static void name_size(const struct lk_judged_set *s, double bytes, char *buf, si
 
     if (s->at.nodes > 1)
         snprintf(nodes, sizeof nodes, " of %d nodes", s->at.nodes);
-    snprintf(buf, size, "%s%s%s on %d GPUs%s, %s", lk_coll_name(s->at.coll), is_auto ? "" : " ",
-             is_auto ? "" : lk_algo_name(s->at.algo), s->at.ranks, nodes,
-             lk_units_format(LK_DIM_BYTES, bytes, text, sizeof text));
+    snprintf(buf, size, "%s%s%s on %d GPU%s%s, %s", lk_coll_name(s->at.coll), is_auto ? "" : " ",
+             is_auto ? "" : lk_algo_name(s->at.algo), s->at.ranks, s->at.ranks == 1 ? "" : "s",
+             nodes, lk_units_format(LK_DIM_BYTES, bytes, text, sizeof text));
 }
 
 void expected_sentence(const struct lk_judged_set *s, const struct lk_judged_band *band, char *buf,
@@ -289,14 +289,15 @@ enum lk_status expected_say(const struct expected *x, const char *prefix, int mo
         *slow += of_set;
     }
     if (said > most)
-        LK_PASS(lk_page_say(page, "%s%d more bands of sizes are slow.", prefix, said - most));
+        LK_PASS(lk_page_say(page, "%s%d more band%s of sizes %s slow.", prefix, said - most,
+                            said - most == 1 ? "" : "s", said - most == 1 ? "is" : "are"));
     if (x->missing)
         return lk_page_say(page, "%sNothing says what these collectives should take: %s.", prefix,
                            x->missing);
     if (!known)
         return lk_page_say(page,
-                           "%sNothing says what these collectives should take: the machine's links "
-                           "have no stated rates; give --base.",
+                           "%sNothing says what these collectives should take: what they are held "
+                           "against states no rate of the links that they use.",
                            prefix);
     return *slow ? LK_OK : say_sound(x, prefix, known, page);
 }

@@ -173,9 +173,15 @@ static bool is_without_nvlink(const struct features *f)
            (link == LK_GPU_LINK_NVSWITCH || link == LK_GPU_LINK_NVLINK);
 }
 
+static bool is_latency_of_hosts(const struct features *f)
+{
+    return is_latency(f) && !between_nodes(f);
+}
+
+/* All of the largest sizes are slow, not one beside a larger one that is not. */
 static bool is_busy_node(const struct features *f)
 {
-    return !between_nodes(f) && f->top_slow;
+    return !between_nodes(f) && f->top_slow && !f->set->bands[edge_band(f->set, true)].falls;
 }
 
 /* ---- The table ---- */
@@ -196,6 +202,9 @@ static const struct {
     {is_cliff,
      {"protocol_cliff", "NCCL chooses a slow protocol or algorithm for these sizes (LL's cliff)",
       "NCCL_DEBUG_SUBSYS=TUNING shows the choice; NCCL_PROTO=Simple and NCCL_ALGO=Ring change it"}},
+    {is_latency_of_hosts,
+     {"latency", "each call takes long to start: a busy host, or processors that sleep",
+      "load and frequency of the host's processors; the same sizes in a CUDA graph"}},
     {is_latency,
      {"latency",
       "each call takes long to start: a busy host, processors that sleep, a path through "
