@@ -153,19 +153,21 @@ static enum lk_status print_subset(const struct scaling_tests *d, const char *na
                                    const struct subset *q)
 {
     struct lk_score s, line, constant;
+    char of_line[96] = "- | -"; /* from one count there is no line */
 
     LK_PASS(score(d, q, OURS, &s));
     if (!s.n)
         return LK_OK;
     LK_PASS(score(d, q, LK_BASELINE_LINE, &line));
     LK_PASS(score(d, q, CONSTANT, &constant));
-    printf(
-        "| %s | %zu | %.2f / %.2f / %.1f | %.2f / %.2f / %.1f | %.0f %% | %zu (%.0f to %.0f %%) |"
-        " %.1f %% | %.3f | %.1f %% | %.3f |\n",
-        name, s.n, 100 * s.errors.mean, 100 * s.errors.median, 100 * s.errors.worst,
-        100 * line.errors.mean, 100 * line.errors.median, 100 * line.errors.worst,
-        100 * nearer_than_line(d, q), s.inside, 100 * s.share.lo, 100 * s.share.hi, 100 * s.width,
-        s.score, 100 * constant.width, constant.score);
+    if (!isnan(line.errors.mean))
+        snprintf(of_line, sizeof of_line, "%.2f / %.2f / %.1f | %.0f %%", 100 * line.errors.mean,
+                 100 * line.errors.median, 100 * line.errors.worst, 100 * nearer_than_line(d, q));
+    printf("| %s | %zu | %.2f / %.2f / %.1f | %s | %zu (%.0f to %.0f %%) |"
+           " %.1f %% | %.3f | %.1f %% | %.3f |\n",
+           name, s.n, 100 * s.errors.mean, 100 * s.errors.median, 100 * s.errors.worst, of_line,
+           s.inside, 100 * s.share.lo, 100 * s.share.hi, 100 * s.width, s.score,
+           100 * constant.width, constant.score);
     return LK_OK;
 }
 
