@@ -55,6 +55,8 @@ enum lk_foreign_kind {
     LK_FOREIGN_MEMSET,
     LK_FOREIGN_LAUNCH,
     LK_FOREIGN_SYNC,
+    LK_FOREIGN_SENT, /* what NCCL's proxy sent to a rank over a network: count is its bytes, link
+                        the ns in which a message of it was on its way */
     LK_FOREIGN_KIND_COUNT
 };
 

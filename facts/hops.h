@@ -5,6 +5,9 @@
  * collective's number as seq (runtime/comm/comm_tcp.h). Connections within a host are not recorded:
  * no network carries them.
  *
+ * Of NCCL's jobs the preload library records bytes and busy time of what its proxy sends
+ * (preload/nccl_links.h); importers make the same counters of them.
+ *
  * Bytes over busy time is the rate of the link while the sender had something to send, so a rank
  * that waits does not lower it.
  */

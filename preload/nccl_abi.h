@@ -25,14 +25,18 @@ enum nccl_event_type {
     NCCL_GROUP = 1 << 0,
     NCCL_COLL = 1 << 1, /* from when a collective is on its stream until its work is handed over */
     NCCL_P2P = 1 << 2,
-    NCCL_KERNEL_CH = 1 << 6, /* a channel (a block of the kernel) works on a collective */
-    NCCL_COLL_API = 1 << 9,  /* version 5: the call of ncclAllReduce and others */
+    NCCL_PROXY_OP = 1 << 3, /* the proxy moves a channel's part of a collective to or from a peer */
+    NCCL_PROXY_STEP = 1 << 4, /* one message of it */
+    NCCL_KERNEL_CH = 1 << 6,  /* a channel (a block of the kernel) works on a collective */
+    NCCL_COLL_API = 1 << 9,   /* version 5: the call of ncclAllReduce and others */
     NCCL_P2P_API = 1 << 10,
     NCCL_CE_COLL = 1 << 12 /* version 6: a collective of the copy engines, without a kernel */
 };
 
-/* ncclProfilerEventState_t: the one that is used. */
-enum { NCCL_KERNEL_CH_STOP = 22 };
+/* ncclProfilerEventState_t: those that are used. SEND_WAIT: the network has taken a message; it is
+ * delivered when its step stops. Before that a step waits for the GPU's data (8) and for the
+ * receiver's buffer (20). */
+enum { NCCL_SEND_WAIT = 9, NCCL_KERNEL_CH_STOP = 22 };
 
 struct nccl_coll {
     uint64_t number; /* of this function in the communicator, from 0 */
@@ -53,6 +57,14 @@ struct nccl_p2p {
     size_t count;
     int peer;
     uint8_t n_channels;
+};
+
+struct nccl_proxy_op {
+    int pid; /* of the rank: with PXN another process's proxy moves it */
+    uint8_t channel;
+    int peer;
+    int n_steps, chunk_bytes;
+    int is_send;
 };
 
 struct nccl_kernel_ch {
@@ -95,6 +107,7 @@ struct nccl_descriptor {
     union {
         struct nccl_coll coll;
         struct nccl_p2p p2p;
+        struct nccl_proxy_op proxy_op;
         struct nccl_kernel_ch kernel_ch;
         struct nccl_coll_api coll_api;
         struct nccl_p2p_api p2p_api;
@@ -104,6 +117,7 @@ struct nccl_descriptor {
 
 /* ncclProfilerEventStateArgs: a union of one word. */
 union nccl_state {
+    size_t sent_bytes;          /* of SEND_WAIT: the message's */
     uint64_t kernel_ch_stop_ns; /* the GPU's %globaltimer */
 };
 
@@ -148,6 +162,9 @@ NCCL_AT(p2p, dtype, 40);
 NCCL_AT(p2p, count, 48);
 NCCL_AT(p2p, peer, 56);
 NCCL_AT(p2p, n_channels, 60);
+NCCL_AT(proxy_op, channel, 28);
+NCCL_AT(proxy_op, peer, 32);
+NCCL_AT(proxy_op, is_send, 44);
 NCCL_AT(kernel_ch, channel, 24);
 NCCL_AT(kernel_ch, start_ns, 32);
 NCCL_AT(coll_api, function, 24);

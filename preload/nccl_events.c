@@ -1,11 +1,12 @@
 #include "preload/nccl_events.h"
 
 #include "preload/handles.h"
+#include "preload/nccl_links.h"
 #include "preload/nccl_words.h"
 #include "preload/record.h"
 
 /* The parts of a handle. A channel's handle is its collective's, with the channel's number. */
-enum tag { TAG_COMM = 1, TAG_GROUP, TAG_CALL, TAG_WORK, TAG_CHANNEL = 64 };
+enum tag { TAG_COMM = 1, TAG_GROUP, TAG_CALL, TAG_WORK, TAG_SEND, TAG_SEND_STEP, TAG_CHANNEL = 64 };
 enum { CHANNELS = 64 }; /* NCCL's MAXCHANNELS; a tag has as many values left */
 
 struct comm {
@@ -68,6 +69,8 @@ int lk_nccl_init(void **context, int *mask, int types, uint64_t id, const char *
 {
     const bool on = lk_foreign_begin();
 
+    if (lk_nccl_links_on())
+        types |= NCCL_PROXY_OP | NCCL_PROXY_STEP;
     *context = on ? begin_comm(id, name, n_ranks, rank) : NULL;
     __atomic_store_n(mask, on ? types : 0, __ATOMIC_RELAXED);
     return NCCL_SUCCESS;
@@ -220,6 +223,20 @@ static void *start_channel(const void *parent, const struct nccl_kernel_ch *k)
     return lk_handle_retag(parent, (uint8_t)(TAG_CHANNEL + k->channel));
 }
 
+/* What a rank's proxy receives is of no use, nor what it sends for another process (PXN), whose
+ * context is none of ours. */
+static void *start_proxy_op(const void *context, const struct nccl_proxy_op *op)
+{
+    uint32_t group, place;
+
+    if (!op->is_send || lk_handle_tag(context) != TAG_COMM ||
+        !lk_handle_pin(&comm_handles, context, &place))
+        return NULL;
+    group = comms[place].group;
+    lk_handle_unpin(&comm_handles, place);
+    return lk_nccl_link(context, group, op->peer, TAG_SEND);
+}
+
 static void *start(void *context, uint64_t type, const struct nccl_descriptor *d)
 {
     switch (type) {
@@ -244,6 +261,11 @@ static void *start(void *context, uint64_t type, const struct nccl_descriptor *d
                           d->parent);
     case NCCL_KERNEL_CH:
         return start_channel(d->parent, &d->kernel_ch);
+    case NCCL_PROXY_OP:
+        return start_proxy_op(context, &d->proxy_op);
+    case NCCL_PROXY_STEP:
+        return lk_handle_tag(d->parent) == TAG_SEND ? lk_handle_retag(d->parent, TAG_SEND_STEP)
+                                                    : NULL;
     default:
         return NULL;
     }
@@ -260,22 +282,34 @@ void *lk_nccl_start(void *context, uint64_t type, const struct nccl_descriptor *
 
 /* ---- Ends ---- */
 
-/* The others' ends say nothing: a call's is in its work's record, a channel's comes as a state. */
-int lk_nccl_stop_event(void *handle)
+static void stop_work(const void *handle)
 {
-    const int64_t since = lk_foreign_cost_begin();
     struct lk_foreign_record r;
-    struct work *w;
     uint32_t place;
+    struct work *w = pin_work(handle, &place);
 
-    if (lk_handle_tag(handle) != TAG_WORK || !(w = pin_work(handle, &place)))
-        return NCCL_SUCCESS;
+    if (!w)
+        return;
     if (!atomic_flag_test_and_set(&w->called)) {
         r = w->record;
         r.end_ns = lk_foreign_now();
         lk_foreign_emit(&r);
     }
     lk_handle_unpin(&work_handles, place);
+}
+
+/* The others' ends say nothing: a call's is in its work's record, a channel's comes as a state. */
+int lk_nccl_stop_event(void *handle)
+{
+    const int64_t since = lk_foreign_cost_begin();
+    const uint8_t tag = lk_handle_tag(handle);
+
+    if (tag == TAG_WORK)
+        stop_work(handle);
+    else if (tag == TAG_SEND_STEP)
+        lk_nccl_link_sent(handle);
+    else if (tag == TAG_SEND)
+        lk_nccl_link_ends(handle);
     lk_foreign_cost_end(since);
     return NCCL_SUCCESS;
 }
@@ -326,6 +360,8 @@ int lk_nccl_record_event_state(void *handle, int state, const union nccl_state *
 
     if (state == NCCL_KERNEL_CH_STOP && args)
         end_channel(handle, args->kernel_ch_stop_ns);
+    else if (state == NCCL_SEND_WAIT && args && lk_handle_tag(handle) == TAG_SEND_STEP)
+        lk_nccl_link_sends(handle, args->sent_bytes);
     lk_foreign_cost_end(since);
     return NCCL_SUCCESS;
 }

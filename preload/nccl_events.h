@@ -15,6 +15,8 @@
  * from 2.31 on the communicator, ended before; and of the collectives of one symmetric kernel, of
  * all but the first. Their time is then unknown.
  *
+ * What the proxy sends over networks is recorded by the link: preload/nccl_links.h.
+ *
  * Callbacks come from any thread, late, twice, after stop and after finalize. So handles are
  * numbers (preload/handles.h) of places in fixed tables, and an event lives until its place is
  * needed again. Nothing here locks, allocates, calls CUDA, or keeps an address of NCCL's. What is
@@ -30,7 +32,8 @@
  * captured in a graph or grouped as long before. */
 enum { LK_NCCL_COMMS = 1024, LK_NCCL_CALLS = 1 << 12, LK_NCCL_WORKS = 1 << 14 };
 
-/* Begin a communicator, and ask NCCL for these types of events. Without a file, or a place
+/* Begin a communicator, and ask NCCL for these types of events, and for the proxy's where links are
+ * asked for (preload/nccl_links.h). Without a file, or a place
  * (counted), the context is NULL, and nothing is recorded. NCCL has one mask for all communicators,
  * which other threads read. */
 int lk_nccl_init(void **context, int *mask, int types, uint64_t id, const char *name, int n_ranks,

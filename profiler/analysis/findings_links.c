@@ -113,15 +113,24 @@ out:
     return st;
 }
 
+static bool has_hops(const struct lk_trace *t)
+{
+    for (size_t i = 0; i < t->n_names; i++)
+        if (!strcmp(t->names[i], lk_hop_value_name(LK_HOP_BYTES)))
+            return true;
+    return false;
+}
+
 const char *lk_links_known_(const struct lk_analysis *a)
 {
-    const struct lk_trace *t = &a->run->traces[0];
-
     for (size_t i = 0; i < a->n_findings; i++)
         if (a->findings[i].id == LK_FINDING_SLOW_LINK)
             return "a slow link does";
-    for (size_t i = 0; i < t->n_names; i++)
-        if (!strcmp(t->names[i], lk_hop_value_name(LK_HOP_BYTES)))
+    for (size_t k = 0; k < a->run->n; k++)
+        if (has_hops(&a->run->traces[k]))
             return "some link is slow, and the rates of the hops do not tell which";
+    if (!strcmp(a->run->traces[0].info.comm, "nccl"))
+        return "some link is slow, and which is not recorded: lockstep profile --with=preload does "
+               "with LOCKSTEP_PROFILE_LINKS=1";
     return "some link is slow, and which is not recorded";
 }

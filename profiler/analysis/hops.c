@@ -63,34 +63,76 @@ static size_t end_of(const struct lk_run *run, size_t rank)
     return others ? first : rank;
 }
 
-/* One rank sent this to the next in each step: n_steps rows of LK_HOP_VALUES. */
-static enum lk_status read_rank(const struct lk_run *run, size_t rank, double *steps,
-                                struct lk_run_hop *out, bool *found)
+/* Hops as they are found, with what was sent in each step: n rows of n_steps * LK_HOP_VALUES. */
+struct reading {
+    const struct lk_run *run;
+    struct lk_run_hop *hops;
+    double *steps;
+    size_t n, hops_capacity, steps_capacity;
+};
+
+/* Find or make the hop between two ranks, among those of this sender, which are the last. */
+static enum lk_status hop_of(struct reading *r, size_t first, size_t from, size_t to, size_t *out)
 {
+    const size_t per_hop = r->run->n_timed * LK_HOP_VALUES;
+
+    for (*out = first; *out < r->n; ++*out)
+        if (r->hops[*out].to == to)
+            return LK_OK;
+    LK_PASS(lk_array_grow(&r->hops, &r->hops_capacity, r->n + 1, sizeof *r->hops));
+    LK_PASS(lk_array_grow(&r->steps, &r->steps_capacity, (r->n + 1) * per_hop, sizeof *r->steps));
+    memset(&r->steps[r->n * per_hop], 0, per_hop * sizeof *r->steps);
+    r->hops[r->n++] = (struct lk_run_hop){from, to, end_of(r->run, from), end_of(r->run, to), {0}};
+    return LK_OK;
+}
+
+/* Read what a rank sent to others in each step. */
+static enum lk_status read_rank(struct reading *r, size_t rank)
+{
+    const struct lk_run *run = r->run;
     const struct lk_trace *t = &run->traces[rank];
+    const size_t first = r->n;
+    enum lk_status st = LK_OK;
     int *names = NULL;
     bool any;
 
-    *found = false;
-    LK_PASS(lk_alloc(&names, t->n_names + 1, sizeof *names));
+    LK_TRY(lk_alloc(&names, t->n_names + 1, sizeof *names));
     any = find_names(t, names);
     for (size_t i = 0; any && i < t->n_spans; i++) {
         const struct lk_span *s = &t->spans[i].span;
-        size_t step = lk_steps_find(run->steps, run->n_steps, s->step), to;
+        size_t step = lk_steps_find(run->timed, run->n_timed, s->step), to, k;
 
         if (s->kind != LK_SPAN_COUNTER || !s->name || names[s->name - 1] == LK_HOP_VALUES ||
-            step == run->n_steps || (to = index_of_rank(run, s->index)) == run->n)
+            step == run->n_timed || (to = index_of_rank(run, s->index)) == run->n)
             continue;
-        *found = true;
-        out->to = to;
-        steps[step * LK_HOP_VALUES + (size_t)names[s->name - 1]] += s->value;
-        out->sum[names[s->name - 1]] += s->value;
+        LK_TRY(hop_of(r, first, rank, to, &k));
+        r->steps[(k * run->n_timed + step) * LK_HOP_VALUES + (size_t)names[s->name - 1]] +=
+            s->value;
+        r->hops[k].sum[names[s->name - 1]] += s->value;
     }
+out:
     free(names);
-    out->from = rank;
-    out->from_end = end_of(run, rank);
-    out->to_end = end_of(run, out->to);
-    return LK_OK;
+    return st;
+}
+
+/* Leave out the hops without a rate, and those that carry little: small messages are slow
+ * everywhere. */
+static void keep_hops(struct reading *r)
+{
+    const size_t per_hop = r->run->n_timed * LK_HOP_VALUES;
+    double most = 0;
+    size_t n = 0;
+
+    for (size_t k = 0; k < r->n; k++)
+        most = fmax(most, r->hops[k].sum[LK_HOP_BYTES]);
+    for (size_t k = 0; k < r->n; k++) {
+        if (!(lk_run_hop_rate(&r->hops[k]) > 0) ||
+            r->hops[k].sum[LK_HOP_BYTES] < LK_HOP_MINOR * most)
+            continue;
+        memmove(&r->steps[n * per_hop], &r->steps[k * per_hop], per_hop * sizeof *r->steps);
+        r->hops[n++] = r->hops[k];
+    }
+    r->n = n;
 }
 
 /* Keep the steps in which all hops have a rate. */
@@ -101,7 +143,7 @@ static void set_rates(struct lk_run_hops *h, const double *steps, size_t n_steps
         bool all = true;
 
         for (size_t k = 0; k < h->n; k++) {
-            row[k] = rate(&steps[(h->hops[k].from * n_steps + i) * LK_HOP_VALUES]);
+            row[k] = rate(&steps[(k * n_steps + i) * LK_HOP_VALUES]);
             all = all && row[k] > 0;
         }
         h->n_steps += all;
@@ -110,27 +152,22 @@ static void set_rates(struct lk_run_hops *h, const double *steps, size_t n_steps
 
 enum lk_status lk_run_hops_read(const struct lk_run *run, struct lk_run_hops *out)
 {
-    size_t per_rank = run->n_steps * LK_HOP_VALUES;
+    struct reading r = {.run = run};
     struct lk_run_hops h = {0};
     enum lk_status st = LK_OK;
-    double *steps = NULL;
 
-    LK_TRY(lk_alloc(&steps, run->n * per_rank + 1, sizeof *steps));
-    LK_TRY(lk_alloc(&h.hops, run->n + 1, sizeof *h.hops));
-    for (size_t k = 0; k < run->n; k++) {
-        bool found;
-
-        h.hops[h.n] = (struct lk_run_hop){0};
-        LK_TRY(read_rank(run, k, &steps[k * per_rank], &h.hops[h.n], &found));
-        h.n += found && lk_run_hop_rate(&h.hops[h.n]) > 0;
-    }
-    LK_TRY(lk_alloc(&h.rates, run->n_steps * h.n + 1, sizeof *h.rates));
-    set_rates(&h, steps, run->n_steps);
+    for (size_t k = 0; k < run->n; k++)
+        LK_TRY(read_rank(&r, k));
+    keep_hops(&r);
+    LK_TRY(lk_alloc(&h.rates, run->n_timed * r.n + 1, sizeof *h.rates));
+    h.hops = r.hops;
+    h.n = r.n;
+    r.hops = NULL;
+    set_rates(&h, r.steps, run->n_timed);
     *out = h;
-    h = (struct lk_run_hops){0};
 out:
-    lk_run_hops_fini(&h);
-    free(steps);
+    free(r.hops);
+    free(r.steps);
     return st;
 }
 

@@ -1,6 +1,7 @@
 /*
- * The links between a run's ranks, from what TCP told of each hop (facts/hops.h), and which of them
- * are slow.
+ * The links between a run's ranks, from what TCP or NCCL's proxy told of each hop (facts/hops.h),
+ * and which of them are slow. Hops that carry less than LK_HOP_MINOR of the bytes of the one with
+ * most are left out.
  *
  * A hop's rate is acknowledged bytes over the time in which it was busy and its receiver had room.
  * Ends of a hop are hosts, by name where the run's hosts have several names, else ranks. An end
@@ -22,6 +23,7 @@
 
 #define LK_HOP_SLOW   0.85
 #define LK_HOP_CHANCE 0.01
+#define LK_HOP_MINOR  0.1
 
 struct lk_run_hop {
     size_t from, to;           /* indices of ranks */
@@ -36,7 +38,7 @@ struct lk_run_hops {
     size_t n_steps;
 };
 
-/* Read the hops of a run's steps. n 0: none were recorded, as of hosts without a network. */
+/* Read the hops of a run's timed steps. n 0: none were recorded, as of hosts without a network. */
 enum lk_status lk_run_hops_read(const struct lk_run *run, struct lk_run_hops *out);
 void lk_run_hops_fini(struct lk_run_hops *h);
 /* Return a hop's rate over all steps, bytes/s. */

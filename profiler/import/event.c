@@ -40,6 +40,7 @@ void lk_events_fini(struct lk_events *e)
     free(e->lanes);
     free(e->details);
     free(e->groups);
+    free(e->sent);
     free(e->ranks);
     free(e->names);
     free(e->name_at);
@@ -167,6 +168,13 @@ static enum lk_status add_launch(struct lk_events *e, const struct lk_import_eve
                            .start_ns = event->start_ns,
                            .length_ns = (uint32_t)(length < UINT32_MAX ? length : UINT32_MAX),
                            .lane = event->lane};
+    return LK_OK;
+}
+
+enum lk_status lk_events_sent(struct lk_events *e, const struct lk_event_sent *s)
+{
+    LK_PASS(lk_array_grow(&e->sent, &e->sent_capacity, e->n_sent + 1, sizeof *e->sent));
+    e->sent[e->n_sent++] = *s;
     return LK_OK;
 }
 

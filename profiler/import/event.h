@@ -85,6 +85,13 @@ struct lk_event_detail {
     uint8_t state; /* enum lk_collective_state */
 };
 
+/* What the rank sent to another over a network; busy: a message was on its way. */
+struct lk_event_sent {
+    int64_t start_ns, end_ns;
+    int to; /* rank */
+    uint64_t bytes, busy_ns;
+};
+
 /* A process group whose ranks are known. */
 struct lk_event_group {
     uint32_t name;
@@ -130,6 +137,8 @@ struct lk_events {
     size_t n_details, details_capacity;
     struct lk_event_group *groups;
     size_t n_groups, groups_capacity;
+    struct lk_event_sent *sent;
+    size_t n_sent, sent_capacity;
     int *ranks; /* of the groups */
     size_t n_ranks, ranks_capacity;
     char *names; /* texts with their NULs, one after the other */
@@ -164,6 +173,7 @@ enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_detai
                                 uint32_t *out);
 /* Append a group; its ranks are copied. */
 enum lk_status lk_events_group(struct lk_events *e, uint32_t name, const int *ranks, size_t n);
+enum lk_status lk_events_sent(struct lk_events *e, const struct lk_event_sent *s);
 /* Append an event; a LAUNCH becomes a struct lk_launch if it has a link. */
 enum lk_status lk_events_add(struct lk_events *e, const struct lk_import_event *event);
 /* Append a note for the user, a sentence without the file's name. */

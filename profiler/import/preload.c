@@ -245,6 +245,7 @@ static const struct {
     [LK_FOREIGN_MEMSET] = {LK_EVENT_MEMSET, true, true},
     [LK_FOREIGN_LAUNCH] = {LK_EVENT_LAUNCH, true, false},
     [LK_FOREIGN_SYNC] = {LK_EVENT_SYNC, true, false},
+    [LK_FOREIGN_SENT] = {0, true, false}, /* no event: struct lk_event_sent */
 };
 
 /* Return whether a record can be an event: its kind and times are some. */
@@ -277,6 +278,21 @@ static bool take_range(const struct reader *r, const struct lk_foreign_record *p
     return true;
 }
 
+/* Take what was sent over a network, in a group of all ranks: of others it is not known which rank
+ * of the job the receiver is. */
+static enum lk_status take_sent(struct reader *r, const struct lk_foreign_record *p)
+{
+    struct lk_event_sent s = {p->start_ns, p->end_ns, p->peer, p->count, p->link};
+    struct lk_foreign_group g = {0};
+
+    if (p->group && p->group <= r->h.n_groups)
+        group_at(r, p->group - 1, &g);
+    if (g.n_ranks != r->out->source.world_size || g.rank != r->out->source.rank || s.to < 0 ||
+        s.to >= g.n_ranks || s.busy_ns > (uint64_t)(s.end_ns - s.start_ns))
+        return LK_OK;
+    return lk_events_sent(r->out, &s);
+}
+
 static enum lk_status take(struct reader *r, const struct lk_foreign_record *p)
 {
     struct lk_import_event x = {.start_ns = p->start_ns, .end_ns = p->end_ns, .link = p->link};
@@ -286,6 +302,8 @@ static enum lk_status take(struct reader *r, const struct lk_foreign_record *p)
         r->out->source.n_skipped++;
         return LK_OK;
     }
+    if (p->kind == LK_FOREIGN_SENT)
+        return take_sent(r, p);
     x.kind = (uint8_t)kinds[p->kind].kind;
     if (p->kind == LK_FOREIGN_RANGE && !take_range(r, p, &x))
         return LK_OK;

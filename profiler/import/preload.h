@@ -4,6 +4,7 @@
  *
  *   collectives     MPI's calls, as the host sees them; NCCL's calls, and their work on the GPU
  *   waits           MPI_Wait and such, in which the host waits for a collective
+ *   sent            what NCCL's proxy sent over networks, in groups of all ranks
  *   ranges          as those of NVTX: lk_event_kind_of_range
  *
  * The rank is that in the largest group of the process. Times are on CLOCK_MONOTONIC_RAW, which

@@ -2,6 +2,7 @@
 #include "profiler/import/rank_impl.h"
 
 #include "base/array.h"
+#include "facts/hops.h"
 #include "facts/run_facts.h"
 #include "facts/trace_format.h"
 #include "profiler/import/breakdown.h"
@@ -165,6 +166,38 @@ static enum lk_status add_gpu_work(struct trace_builder *tb)
     return LK_OK;
 }
 
+/* Add what was sent over networks as the counters of hops, in the step in which the host was when
+ * it began: a GPU may be a step behind. */
+static enum lk_status add_hops(struct trace_builder *tb)
+{
+    uint16_t ids[LK_HOP_VALUES];
+
+    for (int v = 0; v < LK_HOP_VALUES && tb->e->n_sent; v++) {
+        const char *name = lk_hop_value_name((enum lk_hop_value)v);
+        uint32_t text;
+
+        LK_PASS(lk_events_name(tb->e, name, strlen(name), &text));
+        LK_PASS(lk_import_name_id_(tb, text, &ids[v]));
+    }
+    for (size_t i = 0; i < tb->e->n_sent; i++) {
+        const struct lk_event_sent *x = &tb->e->sent[i];
+        const double values[LK_HOP_VALUES] = {
+            [LK_HOP_BYTES] = (double)x->bytes, [LK_HOP_BUSY] = lk_s_from_ns(x->busy_ns)};
+        size_t step = lk_import_step_at_(tb, x->start_ns);
+
+        for (int v = 0; v < LK_HOP_VALUES && step != SIZE_MAX; v++)
+            if (ids[v] && values[v] > 0)
+                LK_PASS(lk_import_add_span_(tb, LK_IMPORT_COMM,
+                                            (struct lk_span){.kind = LK_SPAN_COUNTER,
+                                                             .step = tb->steps.at[step].number,
+                                                             .index = x->to,
+                                                             .name = ids[v],
+                                                             .value = values[v]},
+                                            x->end_ns, x->end_ns));
+    }
+    return LK_OK;
+}
+
 /* ---- The description ---- */
 
 static int rank_of(const struct trace_builder *tb)
@@ -274,6 +307,7 @@ enum lk_status lk_import_trace(struct lk_events *e, const struct lk_import_rank_
     LK_TRY(lk_import_add_passes_(&tb));
     LK_TRY(lk_import_add_collectives_(&tb));
     LK_TRY(add_gpu_work(&tb));
+    LK_TRY(add_hops(&tb));
     LK_TRY(describe(&tb));
     LK_TRY(lk_import_add_gradients_(&tb));
     set_base(&tb);

@@ -4,7 +4,10 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+enum { STATE_SEND_GPU_WAIT = 8, STATE_RECV_WAIT = 10, STATE_RECV_FLUSH_WAIT = 11 };
+enum { STATE_OP_IN_PROGRESS = 19, STATE_SEND_PEER_WAIT = 20 };
 enum { STATE_GROUP_API_STARTED = 23, STATE_GROUP_API_ENDING = 24, STATE_KERNEL_PHASE_STOP = 31 };
 enum { GROUP_API = 1 << 8, KERNEL_PHASE = 1 << 15 };
 #define GARBAGE ((void *)(uintptr_t)0xa5a5a5a5a5a5a5a5)
@@ -341,4 +344,70 @@ void fake_channel_stop(struct fake_call_work *w, int channel, uint64_t gpu_ns)
 {
     fake_channel_record(w, channel, gpu_ns);
     fake_channel_close(w, channel);
+}
+
+/* ---- The network ---- */
+
+void fake_transfer_start(const struct fake_call_work *w, int channel, int peer, bool is_send,
+                         struct fake_transfer *out)
+{
+    const struct fake_plugin *p = w->comm->plugin;
+    const union nccl_state none = {0};
+    union descriptor u;
+
+    *out = (struct fake_transfer){.comm = w->comm, .is_send = is_send};
+    if (!(mask_of(p) & (NCCL_PROXY_OP | NCCL_PROXY_STEP)))
+        return;
+    blank(&u, p, NCCL_PROXY_OP);
+    u.d.parent = w->handle;
+    u.d.rank = w->comm->rank;
+    u.d.proxy_op =
+        (struct nccl_proxy_op){(int)getpid(), (uint8_t)channel, peer, 8, 1 << 19, is_send};
+    out->op = start(p, w->comm->context, &u);
+    if (out->op)
+        p->table->record_event_state(out->op, STATE_OP_IN_PROGRESS, &none);
+}
+
+void fake_transfer_stop(struct fake_transfer *t)
+{
+    stop(t->comm->plugin, t->op);
+}
+
+static void tell_state(const struct fake_transfer *t, int i, int state, size_t bytes)
+{
+    const union nccl_state args = {.sent_bytes = bytes};
+
+    if (t->op && t->steps[i])
+        ck_assert_int_eq(t->comm->plugin->table->record_event_state(t->steps[i], state, &args),
+                         NCCL_SUCCESS);
+}
+
+void fake_step_start(struct fake_transfer *t, int i)
+{
+    const struct fake_plugin *p = t->comm->plugin;
+    union descriptor u;
+
+    if (!(mask_of(p) & NCCL_PROXY_STEP))
+        return;
+    blank(&u, p, NCCL_PROXY_STEP);
+    u.d.parent = t->op;
+    u.d.rank = t->comm->rank;
+    t->steps[i] = start(p, t->comm->context, &u);
+    tell_state(t, i, t->is_send ? STATE_SEND_GPU_WAIT : STATE_RECV_WAIT, 0);
+}
+
+void fake_step_move(struct fake_transfer *t, int i, size_t bytes)
+{
+    if (!t->is_send) {
+        tell_state(t, i, STATE_RECV_FLUSH_WAIT, bytes);
+        return;
+    }
+    tell_state(t, i, STATE_SEND_PEER_WAIT, 0); /* at each try */
+    tell_state(t, i, STATE_SEND_PEER_WAIT, 0);
+    tell_state(t, i, NCCL_SEND_WAIT, bytes);
+}
+
+void fake_step_stop(struct fake_transfer *t, int i)
+{
+    stop(t->comm->plugin, t->steps[i]);
 }

@@ -80,6 +80,24 @@ void fake_channel_stop(struct fake_call_work *w, int channel, uint64_t gpu_ns);
 /* Its two calls. */
 void fake_channel_record(struct fake_call_work *w, int channel, uint64_t gpu_ns);
 void fake_channel_close(struct fake_call_work *w, int channel);
+/* The network's side, which the proxy's thread plays in all versions: an operation sends a
+ * channel's part to a peer, or receives it, by up to 8 steps at a time. NCCL tells of it if the
+ * mask has proxy operations or steps, and of a step's states if both have handles. */
+struct fake_transfer {
+    const struct fake_comm *comm;
+    void *op, *steps[8];
+    bool is_send;
+};
+void fake_transfer_start(const struct fake_call_work *w, int channel, int peer, bool is_send,
+                         struct fake_transfer *out);
+void fake_transfer_stop(struct fake_transfer *t);
+/* Step i begins and waits for its GPU; waits for the receiver, which has no buffer at first, and
+ * is sent; is delivered. A step of a receiver: begins; waits for the network, for the flush; ends.
+ */
+void fake_step_start(struct fake_transfer *t, int i);
+void fake_step_move(struct fake_transfer *t, int i, size_t bytes);
+void fake_step_stop(struct fake_transfer *t, int i);
+
 /* Start a channel with any parent and context; return the handle. */
 void *fake_channel_of(const struct fake_plugin *p, void *context, void *parent, int channel,
                       uint64_t gpu_ns);

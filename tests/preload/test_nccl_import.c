@@ -4,6 +4,7 @@
  */
 #include "base/array.h"
 #include "base/clock.h"
+#include "profiler/analysis/hops.h"
 #include "profiler/import/preload.h"
 #include "tests/fakes/fake_nccl_profiler.h"
 #include "tests/fakes/fake_nvtx.h"
@@ -34,10 +35,16 @@ static void all_reduce(struct fake_comm *c, size_t count)
 {
     const struct fake_call call = {"AllReduce", "ncclFloat32", count, 0, false, false};
     struct fake_call_work w;
+    struct fake_transfer t;
     uint64_t start;
 
     fake_call_enqueue(c, &call, &w);
     start = gpu_now();
+    fake_transfer_start(&w, 0, (c->rank + 1) % c->n_ranks, true, &t);
+    fake_step_start(&t, 0);
+    fake_step_move(&t, 0, count);
+    fake_step_stop(&t, 0);
+    fake_transfer_stop(&t);
     usleep(KERNEL_US + 100);
     for (int k = 0; k < CHANNELS; k++)
         fake_channel_start(&w, k, start + (uint64_t)k);
@@ -53,6 +60,7 @@ static void run_rank(int rank, int version, bool ranges)
     char text[32];
 
     foreign_log_to(scratch_dir, 1);
+    setenv("LOCKSTEP_PROFILE_LINKS", "1", 1);
     ck_assert(fake_nvtx_open(&nvtx, LK_PRELOAD_TESTED));
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, version);
     fake_comm_init(&c, &plugin, 4711, "default_pg", RANKS, rank);
@@ -133,7 +141,41 @@ START_TEST(a_rank_has_its_collectives)
     ck_assert_uint_eq(kernels, STEPS * BUCKETS);
     ck_assert_uint_eq(calls, STEPS * BUCKETS);
     ck_assert_uint_eq(steps, STEPS);
+    ck_assert_uint_eq(e.n_sent, STEPS * BUCKETS);
+    for (size_t i = 0; i < e.n_sent; i++) {
+        ck_assert_int_eq(e.sent[i].to, 1 - e.source.rank);
+        ck_assert_uint_eq(e.sent[i].bytes, 1000 * (i % BUCKETS + 1));
+    }
     lk_events_fini(&e);
+}
+END_TEST
+
+/* What the proxy sent is a hop of the run: from each rank to the next, over all steps. */
+START_TEST(what_was_sent_is_a_hop)
+{
+    struct lk_run_hops h;
+    struct lk_run_set set = {0};
+    const struct lk_run *run;
+    struct program p;
+    char path[4096];
+
+    run_job(FAKE_NCCL_2_30, true);
+    program_run(&p, scratch_dir, 0, "import %s --out=%s/run", scratch_dir, scratch_dir);
+    program_fini(&p);
+    snprintf(path, sizeof path, "%s/run", scratch_dir);
+    must(lk_run_set_read((const char *const[]){path}, 1, &set));
+    run = &set.runs[0];
+    must(lk_run_hops_read(run, &h));
+    ck_assert_uint_eq(h.n, RANKS);
+    for (size_t k = 0; k < RANKS; k++) {
+        ck_assert_uint_eq(h.hops[k].from, k);
+        ck_assert_uint_eq(h.hops[k].to, 1 - k);
+        ck_assert_double_eq(h.hops[k].sum[LK_HOP_BYTES], 6000.0 * (double)run->n_timed);
+        ck_assert_double_gt(lk_run_hop_rate(&h.hops[k]), 0);
+    }
+    ck_assert_uint_ge(run->n_timed, STEPS / 2);
+    lk_run_hops_fini(&h);
+    lk_run_set_fini(&set);
 }
 END_TEST
 
@@ -201,6 +243,7 @@ SUITE(nccl_import, tests)
 {
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(tests, a_rank_has_its_collectives, 0, (int)LK_COUNT(versions));
+    tcase_add_test(tests, what_was_sent_is_a_hop);
     tcase_add_loop_test(tests, a_job_is_imported_and_analyzed, 0, 2);
     tcase_add_test(tests, a_hung_job_says_who_is_missing);
 }

@@ -190,8 +190,9 @@ END_TEST
 
 /* ---- Traces ---- */
 
-/* Record in a trace what TCP told of the hop to the next rank, behind each collective. */
-static void record(struct lk_trace *t, int to, double Bps)
+/* Record in a trace what TCP told of the hop to a rank, which carries a part of each collective's
+ * bytes, behind each collective. */
+static void record_part(struct lk_trace *t, int to, double Bps, double part)
 {
     uint16_t names[LK_HOP_VALUES];
     size_t n = t->n_spans;
@@ -201,8 +202,8 @@ static void record(struct lk_trace *t, int to, double Bps)
     for (size_t i = 0; i < n; i++) {
         const struct lk_span s = t->spans[i].span;
         const uint32_t track = t->spans[i].track;
-        const double values[LK_HOP_VALUES] = {(double)s.bytes, (double)s.bytes / Bps + 0.001, 0.001,
-                                              0};
+        const double bytes = part * (double)s.bytes;
+        const double values[LK_HOP_VALUES] = {bytes, bytes / Bps + 0.001, 0.001, 0};
 
         if (s.kind != LK_SPAN_COLLECTIVE)
             continue;
@@ -217,6 +218,11 @@ static void record(struct lk_trace *t, int to, double Bps)
                                             .end_ns = s.end_ns,
                                             .value = values[v]});
     }
+}
+
+static void record(struct lk_trace *t, int to, double Bps)
+{
+    record_part(t, to, Bps, 1);
 }
 
 /* Analyse n ranks whose collectives end late on rank `late`, and whose hops have these rates; NULL:
@@ -307,8 +313,44 @@ START_TEST(a_run_without_a_slow_hop_names_none)
 }
 END_TEST
 
+/* NCCL's ranks send to several: the next one and, in trees, others. A slow host is named by all of
+ * its hops, also where one of another host carries next to nothing, at a low rate. */
+START_TEST(hops_to_several_ranks_are_told_apart)
+{
+    struct step_model m = step_model_default((struct step_model){.ranks = 6});
+    struct lk_trace *traces = NULL;
+    struct lk_slow_link found[64];
+    struct lk_run run = {0};
+    struct lk_run_hops h;
+    size_t n;
+
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < 6; k++) {
+        free(traces[k].info.host);
+        must(lk_asprintf(&traces[k].info.host, "node%d", k));
+        for (int far = 1; far <= 2; far++) {
+            int to = (k + far) % 6;
+
+            record_part(&traces[k], to, k == _i || to == _i ? 1e7 : 2e7, 1.0 / far);
+        }
+        record_part(&traces[k], (k + 3) % 6, 1e6, 0.01);
+        trace_add_done(&traces[k]);
+    }
+    must(lk_run_take("model", traces, 6, &run));
+    must(lk_run_hops_read(&run, &h));
+    ck_assert_uint_eq(h.n, 12);
+    must(lk_run_hops_slow(&h, (struct lk_hop_excuse[6]){0}, found, &n));
+    ck_assert_uint_eq(n, 1);
+    ck_assert(!found[0].pair);
+    ck_assert_uint_eq(found[0].at, (size_t)_i);
+    lk_run_hops_fini(&h);
+    lk_run_fini(&run);
+}
+END_TEST
+
 SUITE(hops, t)
 {
+    tcase_add_loop_test(t, hops_to_several_ranks_are_told_apart, 0, 6);
     tcase_add_loop_test(t, a_slow_host_is_named, 0, 3);
     tcase_add_loop_test(t, a_slow_pair_is_named, 0, 3);
     tcase_add_test(t, noise_accuses_nobody);
