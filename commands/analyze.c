@@ -322,7 +322,8 @@ static enum lk_status add_runs(const struct analyzed *a, const struct options *o
                                                           [LK_ANALYSIS_STRAGGLERS] = "stragglers",
                                                           [LK_ANALYSIS_GPUS] = "gpus",
                                                           [LK_ANALYSIS_KERNELS] = "kernels",
-                                                          [LK_ANALYSIS_HOSTS] = "hosts"};
+                                                          [LK_ANALYSIS_HOSTS] = "hosts",
+                                                          [LK_ANALYSIS_HOPS] = "hops"};
     bool several = a->n - first_shown(a, opt) > 1;
 
     if (opt->step >= 0)
@@ -491,6 +492,6 @@ const struct lk_command lk_command_analyze = {
     .main_value = "efficiency",
     .tables = TABLES("configurations", "waterfall", "findings", "actions", "run-waterfalls",
                      "run-findings", "collectives", "ranks", "overlap", "buckets", "stragglers",
-                     "gpus", "kernels", "hosts", "sequences", "traces", "step"),
+                     "gpus", "kernels", "hosts", "hops", "sequences", "traces", "step"),
     .run = run,
 };

@@ -190,10 +190,12 @@ enum lk_analysis_kind {
     LK_ANALYSIS_GPUS,    /* clock, power and throttling of every rank's GPU */
     LK_ANALYSIS_KERNELS, /* all ranks' kernels and copies, by name */
     LK_ANALYSIS_HOSTS,   /* what each host's ranks do */
+    LK_ANALYSIS_HOPS,    /* what each hop between hosts carried, and its rate */
     LK_ANALYSIS_TABLES
 };
 /* The caller destroys *out; NULL: LK_ANALYSIS_GPUS where no GPU was sampled, LK_ANALYSIS_KERNELS
- * where no kernel was recorded, LK_ANALYSIS_HOSTS of a run on one host. */
+ * where no kernel was recorded, LK_ANALYSIS_HOSTS of a run on one host, LK_ANALYSIS_HOPS
+ * where none was recorded. */
 enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_kind kind,
                                  struct lk_table **out);
 /* Make a table of every collective of one step by rank: ready, arrival, queue, wait, wire.

@@ -104,6 +104,8 @@ enum lk_status lk_pool_of_one_(const struct lk_analysis *a, enum lk_analysis_kin
                                struct lk_table **out);
 /* Make LK_ANALYSIS_HOSTS; *out NULL: there is but one. */
 enum lk_status lk_analysis_hosts_(const struct lk_analysis *a, struct lk_table **out);
+/* Make LK_ANALYSIS_HOPS; *out NULL: none was recorded. */
+enum lk_status lk_analysis_hops_(const struct lk_analysis *a, struct lk_table **out);
 /* Make LK_ANALYSIS_KERNELS; *out NULL: there are none. */
 enum lk_status lk_analysis_kernels_(const struct lk_analysis *a, struct lk_table **out);
 

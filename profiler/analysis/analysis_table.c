@@ -280,6 +280,8 @@ enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_k
         return lk_pool_of_one_(a, kind, out);
     if (kind == LK_ANALYSIS_HOSTS)
         return lk_analysis_hosts_(a, out);
+    if (kind == LK_ANALYSIS_HOPS)
+        return lk_analysis_hops_(a, out);
     if (kind == LK_ANALYSIS_KERNELS)
         return lk_analysis_kernels_(a, out);
     if (kind != LK_ANALYSIS_GPUS || has_gpus(a)) {

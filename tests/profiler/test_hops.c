@@ -294,6 +294,32 @@ START_TEST(a_run_says_its_slow_host)
 }
 END_TEST
 
+/* The table has each hop with its rate, beside the median; none where no hop was recorded. */
+START_TEST(hops_are_a_table)
+{
+    static const double Bps[4] = {2e7, 1e7, 2e7, 2e7};
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+    struct lk_table *t;
+
+    analyze(4, 1, _i ? Bps : NULL, true, &run, &a);
+    must(lk_analysis_table(&a, LK_ANALYSIS_HOPS, &t));
+    ck_assert((t != NULL) == (_i == 1));
+    for (size_t k = 0; t && k < 4; k++) {
+        ck_assert_uint_eq(t->n_rows, 4);
+        ck_assert_double_eq(lk_table_cell(t, k, "from")->number, (double)k);
+        ck_assert_double_eq(lk_table_cell(t, k, "to")->number, (double)((k + 1) % 4));
+        ck_assert_double_eq_tol(lk_table_cell(t, k, "rate_Bps")->number, Bps[k], 1e-6 * Bps[k]);
+        ck_assert_double_eq_tol(lk_table_cell(t, k, "of_median")->number, Bps[k] / 2e7, 1e-6);
+        ck_assert_double_gt(lk_table_cell(t, k, "busy_s")->number,
+                            lk_table_cell(t, k, "full_s")->number);
+    }
+    lk_table_destroy(t);
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
 /* Equal hops name nobody, and the words of uneven ends say what is known. */
 START_TEST(a_run_without_a_slow_hop_names_none)
 {
@@ -356,5 +382,6 @@ SUITE(hops, t)
     tcase_add_test(t, noise_accuses_nobody);
     tcase_add_test(t, without_contrast_or_steps_nobody_is_named);
     tcase_add_loop_test(t, a_run_says_its_slow_host, 0, 8);
+    tcase_add_loop_test(t, hops_are_a_table, 0, 2);
     tcase_add_loop_test(t, a_run_without_a_slow_hop_names_none, 0, 2);
 }
