@@ -75,6 +75,21 @@ static void add(struct file *f, uint64_t elements, int64_t start_ns, int64_t end
                                    .stamp = i + 1};
 }
 
+/* Append what a rank sent to another, of which something was on its way for busy_ns. */
+static void add_sent(struct file *f, int to, uint64_t bytes, int64_t start_ns, int64_t busy_ns)
+{
+    const uint64_t i = f->h.head++;
+
+    f->records[i % RECORDS] = (struct lk_foreign_record){.start_ns = start_ns,
+                                                         .end_ns = start_ns + 2 * busy_ns,
+                                                         .link = (uint64_t)busy_ns,
+                                                         .count = bytes,
+                                                         .group = 1,
+                                                         .peer = to,
+                                                         .kind = LK_FOREIGN_SENT,
+                                                         .stamp = i + 1};
+}
+
 static enum lk_status read_back(const void *bytes, size_t n, struct lk_events *out)
 {
     char *path = scratch_put("x.probe", bytes, n);
@@ -238,6 +253,7 @@ struct hosts {
     int64_t ahead_ns;
     double drift_ppb;
     int first_step[RANKS]; /* records of earlier ones are lost */
+    double rate[RANKS]; /* at which a rank sends to the one opposite, bytes/ns; 0: not recorded */
 };
 
 static int64_t on_clock(const struct hosts *h, int rank, int64_t at)
@@ -263,6 +279,9 @@ static void put_rank(const struct hosts *h, int rank)
             add(f, k ? 1000 : 1000000, on_clock(h, rank, begin + late),
                 on_clock(h, rank, begin + 10 * MS));
         }
+    for (int i = 0; i < STEPS && h->rate[rank] > 0; i += 2)
+        add_sent(f, RANKS - 1 - rank, 2000000, on_clock(h, rank, BOOT_NS + (i * 100 + 45) * MS),
+                 (int64_t)(2000000 / h->rate[rank]));
     for (int i = 0; i < 2 * h->first_step[rank]; i++)
         f->records[i].stamp = 0;
     if (rank >= 2)
@@ -373,6 +392,34 @@ START_TEST(the_analysis_says_what_is_not_known)
 }
 END_TEST
 
+/* A slow way between two ranks of the hosts is named by what NCCL's proxy sent; equal ones are not.
+ */
+START_TEST(a_slow_way_is_named)
+{
+    const struct hosts hosts = {.rate = {1, _i ? 0.25 : 1, 1.1, 0.9}};
+    const struct lk_finding *found = NULL;
+    struct lk_import i;
+    struct lk_analysis a;
+    struct lk_run run;
+
+    import_hosts(&hosts, &i);
+    must(lk_run_take("x", i.traces, i.n, &run));
+    i.traces = NULL;
+    must(lk_analyze(&run, NULL, 0, &a));
+    for (size_t k = 0; k < a.n_findings; k++)
+        if (a.findings[k].id == LK_FINDING_SLOW_LINK)
+            found = &a.findings[k];
+    ck_assert((found != NULL) == (_i == 1));
+    if (found)
+        ck_assert_msg(strstr(found->text, "rank 1 (host-a) -> rank 2 (host-b) moves 250 MB/s") !=
+                          NULL,
+                      "%s", found->text);
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+    lk_import_fini(&i);
+}
+END_TEST
+
 SUITE(import_preload, tests)
 {
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
@@ -384,4 +431,5 @@ SUITE(import_preload, tests)
     tcase_add_test(tests, clocks_are_compared_between_hosts_alone);
     tcase_add_test(tests, ranks_number_steps_alike);
     tcase_add_test(tests, the_analysis_says_what_is_not_known);
+    tcase_add_loop_test(tests, a_slow_way_is_named, 0, 2);
 }
