@@ -259,6 +259,9 @@ static enum lk_status add_trials(const struct analyzed *a, struct lk_page *page)
     struct lk_table *t = NULL;
     enum lk_status st;
 
+    if (a->trials.want_cluster)
+        return lk_page_next(page, "next: --cluster=FILE|PRESET tries what other buckets, bfloat16 "
+                                  "gradients, accumulation or faster cards gain on this job");
     if (!a->trials.n && !*a->trials.why_not)
         return LK_OK;
     LK_PASS(analyze_trials_table(a, &t));

@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "commands/analyze_impl.h"
 #include "commands/inputs.h"
+#include "facts/place.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -22,13 +23,21 @@ void analyze_alone_fini(struct alone *a)
     lk_cluster_fini(&a->cluster);
 }
 
+/* Return true if a run's ranks are surely of another kind of machine than the cluster's. */
+static bool is_elsewhere(const struct alone *alone, const struct lk_run_info *info)
+{
+    return !info->simulated &&
+           lk_device_same(lk_run_info_on_host(info) ? "cpu" : info->device, alone->cluster.gpu) < 0;
+}
+
 enum lk_status analyze_alone_compare(const struct alone *alone, struct lk_analysis *a)
 {
     const struct lk_run_info *info = lk_run_about(a->run);
     enum lk_status st = LK_OK;
     double *alone_s = NULL;
 
-    if (!alone->cost || info->world_size < 2 || lk_run_is_grouped(a->run))
+    if (!alone->cost || info->world_size < 2 || lk_run_is_grouped(a->run) ||
+        is_elsewhere(alone, info))
         return LK_OK;
     LK_TRY(lk_alloc(&alone_s, a->n_buckets, sizeof *alone_s));
     for (size_t i = 0; i < a->n_buckets; i++) {
@@ -114,6 +123,12 @@ enum lk_status analyze_alone_table(const struct alone *alone, const struct lk_an
                          "wire: after all have arrived; alone: as %s has it, measured, or by "
                          "its evidence",
                          alone->cluster.name));
+    if (is_elsewhere(alone, lk_run_about(a->run)))
+        LK_TRY(lk_table_note(t,
+                             "the run is of another machine (%s) than %s (%s): what is longer here "
+                             "is not what training makes longer",
+                             lk_run_about(a->run)->device, alone->cluster.name,
+                             alone->cluster.gpu));
     *out = t;
     t = NULL;
 out:

@@ -30,6 +30,7 @@ struct trials {
     struct trial at[ANALYZE_TRIALS];
     size_t n;
     char why_not[256]; /* empty: all were tried */
+    bool want_cluster; /* there are some to try, and no cluster to try them on */
 };
 
 /* Runs that are analysed: those of one configuration are neighbours, and a pool. */

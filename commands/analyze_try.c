@@ -104,7 +104,11 @@ enum lk_status analyze_try(const struct lk_run_set *set, struct analyzed *a)
     enum lk_status st = LK_OK;
     struct lk_job job = {0};
 
-    if (!a->alone.cost || lk_run_world_size(p->runs[0].run) < 2)
+    if (lk_run_world_size(p->runs[0].run) < 2)
+        return LK_OK;
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        a->trials.want_cluster |= !a->alone.cost && found & rows[i].of;
+    if (!a->alone.cost)
         return LK_OK;
     st = lk_job_build(set, &job);
     if (st == LK_EEVIDENCE || st == LK_EUSAGE || st == LK_EPARSE) {

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "facts/place.h"
 #include "profiler/import/format.h"
 #include "profiler/import/import_files.h"
 
@@ -74,6 +75,38 @@ out:
     return st;
 }
 
+/* Read the logs, then the CSV. A cluster is of one machine: files that name two models of devices
+ * are refused. */
+static enum lk_status read_files(const struct bench_options *o, const char **files, int n,
+                                 struct lk_bench_hints hints, struct lk_bench *b)
+{
+    enum lk_status st = LK_OK;
+    const char *of = NULL; /* the file that named the device */
+    char *gpu = NULL;
+
+    for (int i = 0; i < n + (o->csv != NULL); i++) {
+        const char *file = i < n ? files[i] : o->csv;
+
+        LK_TRY(i < n ? read_log(o, file, i, hints, b) : lk_bench_read_csv(file, &hints, b));
+        if (gpu && b->gpu && lk_device_same(gpu, b->gpu) < 0)
+            LK_TRY(lk_fail(LK_EUSAGE,
+                           "%s: measured on '%s', and %s on '%s': a cluster is of one machine, so "
+                           "import them apart",
+                           of, gpu, file, b->gpu));
+        if (gpu) {
+            free(b->gpu);
+        } else if (b->gpu) {
+            gpu = b->gpu;
+            of = file;
+        }
+        b->gpu = NULL;
+    }
+out:
+    free(b->gpu);
+    b->gpu = gpu;
+    return st;
+}
+
 enum lk_status bench_inputs_read(const struct bench_options *o, const char **files, int n,
                                  struct lk_bench *b, struct lk_inspector *inspector)
 {
@@ -95,10 +128,7 @@ enum lk_status bench_inputs_read(const struct bench_options *o, const char **fil
     is_inspector |= format && format->points;
     if (is_inspector)
         LK_TRY(read_inspector(files, n, b, inspector));
-    for (int i = 0; i < n && !is_inspector; i++)
-        LK_TRY(read_log(o, files[i], i, hints, b));
-    if (o->csv)
-        LK_TRY(lk_bench_read_csv(o->csv, &hints, b));
+    LK_TRY(read_files(o, files, is_inspector ? 0 : n, hints, b));
     if (b->n_other)
         lk_log(LK_LOG_MAIN, LK_WARN,
                "left out %zu rows of collectives that a cluster file cannot hold", b->n_other);

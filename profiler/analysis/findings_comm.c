@@ -221,24 +221,27 @@ enum lk_status lk_find_training_(struct lk_analysis *a)
 {
     bool waits = !lk_knows_waits_(a) || (int)a->run->n < lk_run_world_size(a->run);
     struct training t = training_of(a);
-    char small[32], large[32], fitted[96] = "";
+    char small[32], large[32], each[96] = "", fitted[96] = "";
     double fit[2];
 
     if (!a->alone_on || !t.n)
         return LK_OK;
     (void)lk_units_format(LK_DIM_BYTES, (double)t.small->bytes, small, sizeof small);
     (void)lk_units_format(LK_DIM_BYTES, (double)t.large->bytes, large, sizeof large);
+    if (t.large->bytes > t.small->bytes)
+        (void)snprintf(each, sizeof each, ": %.1f times at %s, %.1f times at %s",
+                       times_alone(t.small), small, times_alone(t.large), large);
+    else
+        (void)snprintf(each, sizeof each, ", at %s", small);
     if (t.large->bytes >= 2 * t.small->bytes) {
         LK_PASS(fit_training(a, fit));
         (void)snprintf(fitted, sizeof fitted, "; each starts %s late, and takes %+.0f %% beside",
                        lk_time_text_(fit[0]).buf, 100 * (fit[1] - 1));
     }
-    LK_PASS(lk_finding_add_(
-        a, LK_FINDING_TRAINING, -1, NAN,
-        "collectives in this job take %.1f times as long as alone on %s%s: %.1f times at %s, %.1f "
-        "times at %s%s",
-        t.sum_s / t.alone_s, a->alone_on, waits ? ", waits for other ranks included" : "",
-        times_alone(t.small), small, times_alone(t.large), large, fitted));
+    LK_PASS(lk_finding_add_(a, LK_FINDING_TRAINING, -1, NAN,
+                            "collectives in this job take %.1f times as long as alone on %s%s%s%s",
+                            t.sum_s / t.alone_s, a->alone_on,
+                            waits ? ", waits for other ranks included" : "", each, fitted));
     lk_finding_next_(a, waits ? "give all ranks' traces: then the waits are apart"
                               : "forecasts take it from \"start\" and \"delta\" of \"overlap\" in "
                                 "the cluster file");

@@ -91,32 +91,40 @@ static size_t steps_late(const struct lk_analysis *a, size_t rank, size_t *of)
 }
 
 /* Report a rank that is last at more than its share of the resolved collectives, mostly by its own
- * work. */
+ * work. Steps that are too few to tell it from chance accuse nobody. */
 enum lk_status lk_find_late_rank_(struct lk_analysis *a)
 {
     const struct late l = find_late(a);
     size_t steps, of;
+    bool persists;
 
     if (!l.resolved || !l.one || own_of(a, l.rank) < own_share ||
         a->losses_s[LK_LOSS_STRAGGLER] < LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
     steps = steps_late(a, l.rank, &of);
-    if (steps < of &&
-        (double)a->run->n * lk_stats_binomial_tail(steps, of, 1 / (double)a->run->n) >=
-            LK_FINDING_CHANCE)
+    persists = (double)a->run->n * lk_stats_binomial_tail(steps, of, 1 / (double)a->run->n) <
+               LK_FINDING_CHANCE;
+    if (!persists && steps < of)
         return LK_OK;
-    return lk_finding_add_(a, LK_FINDING_LATE_RANK, (int)l.rank, waited_s(a) * own_of(a, l.rank),
-                           "late rank: %s is the last%s at %.0f %% of the collectives, by %s "
-                           "on average (%sin %zu "
-                           "of %zu step%s)",
-                           lk_rank_text_(a, l.rank).buf,
-                           (int)a->run->n < lk_run_world_size(a->run) ? " of those here" : "",
-                           100 * (double)a->ranks[l.rank].n_late / (double)l.resolved,
-                           lk_time_text_(a->ranks[l.rank].late_by_s).buf,
-                           of < LK_FINDING_FEW                              ? ""
-                           : (double)steps >= persistent_share * (double)of ? "persistent: "
-                                                                            : "transient: ",
-                           steps, of, of == 1 ? "" : "s");
+    LK_PASS(lk_finding_add_(a, LK_FINDING_LATE_RANK, persists ? (int)l.rank : -1,
+                            persists ? waited_s(a) * own_of(a, l.rank) : NAN,
+                            "late rank: %s is the last%s at %.0f %% of the collectives, by %s "
+                            "on average (%sin %zu "
+                            "of %zu step%s%s)",
+                            lk_rank_text_(a, l.rank).buf,
+                            (int)a->run->n < lk_run_world_size(a->run) ? " of those here" : "",
+                            100 * (double)a->ranks[l.rank].n_late / (double)l.resolved,
+                            lk_time_text_(a->ranks[l.rank].late_by_s).buf,
+                            of < LK_FINDING_FEW                              ? ""
+                            : (double)steps >= persistent_share * (double)of ? "persistent: "
+                                                                             : "transient: ",
+                            steps, of, of == 1 ? "" : "s",
+                            persists ? "" : ", which may be chance"));
+    if (!persists) {
+        a->findings[a->n_findings - 1].most_s = 0;
+        lk_finding_next_(a, "record more steps: 8 tell of 2 ranks, 5 of 4, 4 of 8");
+    }
+    return LK_OK;
 }
 
 enum lk_status lk_find_stragglers_(struct lk_analysis *a)
@@ -284,8 +292,9 @@ out:
 }
 
 /*
- * Report compute that varies from step to step, on ranks in turns, as lengths of samples do. On a
- * CPU other work of the machine does the same, and nothing tells them apart.
+ * Report compute that varies from step to step, on ranks in turns, as lengths of samples do. Where
+ * the host computes, or waits in place of a GPU, other work of the machine does the same, and
+ * nothing tells them apart.
  */
 enum lk_status lk_find_uneven_batches_(struct lk_analysis *a)
 {
@@ -295,7 +304,7 @@ enum lk_status lk_find_uneven_batches_(struct lk_analysis *a)
     bool known;
 
     if (n < 2 || n_steps < STEPS_OF_TURNS || cost < LK_FINDING_LOSS_SHARE * a->step_s ||
-        !strcmp(lk_run_about(a->run)->device, "cpu") || !clocks_steady(a, &known))
+        lk_run_info_on_host(lk_run_about(a->run)) || !clocks_steady(a, &known))
         return LK_OK;
     LK_PASS(find_turns(a, &t));
     if (t.longer < (known ? uneven_share : uneven_unknown_share) ||

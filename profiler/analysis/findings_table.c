@@ -294,7 +294,7 @@ static bool explains(const struct lk_analysis *a, const struct lk_finding *cause
         return false;
     if (cause->host && host && strcmp(cause->host, host) != 0)
         return false;
-    if (cause->most_s < fabs(effect->cost_s))
+    if (cause->most_s <= 0 || cause->most_s < fabs(effect->cost_s))
         return false;
     return isnan(cause->cost_s) || isnan(effect->cost_s) ||
            2 * cause->cost_s >= fabs(effect->cost_s);

@@ -59,6 +59,7 @@ static const struct {
     {"analyze @/curve/k2 --cluster ethernet-10g-4gpu", 0, "collectives in this job take",
      "Waterfall: "},
     {"analyze @/wire --cluster ethernet-10g", 0, "Do: ", "by lockstep"},
+    {"analyze @/wire", 0, "Do: ", "next: --cluster=FILE|PRESET tries what other buckets"},
     {"analyze @/wire --cluster ethernet-10g --table actions", 0, "throughput x",
      "actions gain, by lockstep whatif on "},
     {"analyze @/curve/k2 --cluster ethernet-10g-4gpu --table collectives --format csv", 0,
@@ -106,6 +107,23 @@ START_TEST(says)
 }
 END_TEST
 
+/* A run on processors beside a machine of GPUs: what training makes longer is not said, and the
+ * table says why. */
+START_TEST(a_cluster_of_other_devices_is_no_measure)
+{
+    struct program p;
+
+    program_run(&p, dir, 0, "run -n 2 --steps 8 --warmup 2 --out %s/cpu", dir);
+    program_fini(&p);
+    program_run(&p, dir, 0, "analyze %s/cpu --cluster %s --verbose", dir,
+                _i ? "dgx-h100" : "ethernet-10g-4gpu");
+    ck_assert_msg((strstr(p.out, "collectives in this job take") == NULL) == (_i == 1), "%s",
+                  p.out);
+    ck_assert_msg((strstr(p.out, "of another machine (cpu)") != NULL) == (_i == 1), "%s", p.out);
+    program_fini(&p);
+}
+END_TEST
+
 /* Text in a pipe keeps to 80 columns, and its first line is the answer. */
 START_TEST(fits)
 {
@@ -125,4 +143,5 @@ SUITE(analyze, t)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_loop_test(t, says, 0, (int)LK_COUNT(rows));
     tcase_add_loop_test(t, fits, 0, 4);
+    tcase_add_loop_test(t, a_cluster_of_other_devices_is_no_measure, 0, 2);
 }

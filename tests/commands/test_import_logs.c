@@ -156,6 +156,40 @@ START_TEST(a03_points_faster_than_the_links_are_named)
 }
 END_TEST
 
+/* A cluster is of one machine: logs of two devices are refused, in any order and whatever lies
+ * between; sizes of memory and spellings do not count. */
+START_TEST(logs_of_two_devices_are_refused)
+{
+    static const struct log logs[] = {
+        {"a.log", "all_reduce_perf", "NVIDIA A100-SXM4-80GB", {"a", "b"}, "sum", 1, 1},
+        {"none.log", "all_reduce_perf", NULL, {"a", "b"}, "sum", 1, 1},
+        {"h.log", "all_reduce_perf", "NVIDIA H100 80GB HBM3", {"c", "d"}, "sum", 1, 1},
+        {"s.log", "all_reduce_perf", "A100-SXM4-40GB", {"a", "b"}, "sum", 1, 1},
+    };
+    static const struct {
+        const char *order[3];
+        int code;
+    } cases[] = {{{"a.log", "none.log", "h.log"}, 2},
+                 {{"none.log", "h.log", "a.log"}, 2},
+                 {{"a.log", "none.log", "s.log"}, 0}};
+    char words[1024];
+    struct program p;
+
+    for (size_t i = 0; i < LK_COUNT(logs); i++)
+        write_log(&logs[i]);
+    snprintf(words, sizeof words,
+             "import %s/%s %s/%s %s/%s --gpus 2 --nodes 2 --collective all_reduce --out %s/c.json",
+             dir, cases[_i].order[0], dir, cases[_i].order[1], dir, cases[_i].order[2], dir);
+    program_run(&p, dir, cases[_i].code, "%s", words);
+    if (cases[_i].code) {
+        SAYS(p, "a cluster is of one machine");
+        SAYS(p, "'NVIDIA H100 80GB HBM3'");
+        SAYS(p, "h.log");
+    }
+    program_fini(&p);
+}
+END_TEST
+
 /* ---- What the logs say of the machine, and how many there are ---- */
 
 static const struct device {
@@ -327,6 +361,7 @@ SUITE(import_logs, tc)
     tcase_add_test(tc, a03_rows_of_one_table_that_differ_are_named);
     tcase_add_test(tc, a03_points_faster_than_the_links_are_named);
     tcase_add_loop_test(tc, a16_the_memory_follows_the_device_of_the_log, 0, LK_COUNT(devices));
+    tcase_add_loop_test(tc, logs_of_two_devices_are_refused, 0, 3);
     tcase_add_test(tc, a16_a_log_with_a_blank_operation_is_read);
     tcase_add_test(tc, a16_logs_of_several_collectives_are_read_at_once);
     tcase_add_test(tc, a16_a_missing_fit_says_what_it_lacks);

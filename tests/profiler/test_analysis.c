@@ -325,6 +325,7 @@ START_TEST(training_is_compared_with_alone)
     struct lk_run run = {0};
     struct lk_analysis a = {0};
     double *alone_s = NULL;
+    const char *said;
 
     make_run(&m, &run, NULL);
     ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
@@ -340,6 +341,11 @@ START_TEST(training_is_compared_with_alone)
     ck_assert(has_finding(&a, "collectives in this job take 1.2 times as long as alone on hand: "));
     ck_assert_ptr_nonnull(strstr(a.findings[a.n_findings - 1].text,
                                  "each starts 50.0 us late, and takes +20 % beside"));
+    for (size_t i = 1; i < a.n_buckets; i++)
+        alone_s[i] = NAN;
+    ck_assert_int_eq(lk_analysis_set_alone(&a, "hand", alone_s), LK_OK);
+    said = strstr(a.findings[a.n_findings - 1].text, "alone on hand, at "); /* one size, once */
+    ck_assert_msg(said && !strchr(said, ':'), "%s", a.findings[a.n_findings - 1].text);
     free(alone_s);
     lk_analysis_fini(&a);
     lk_run_fini(&run);
