@@ -147,21 +147,44 @@ static bool is_slow_node(const struct features *f)
     return between_nodes(f) && f->top_slow && f->top < MOST;
 }
 
+/* Runs on fewer nodes are as slow: what they lack, all nodes lack. */
+static bool is_of_all_nodes(const struct features *f)
+{
+    static const double ALIKE = 1.25;
+
+    return f->top < ALIKE * f->top_fewer && f->top_fewer < ALIKE * f->top;
+}
+
 /* The more nodes, the likelier one of them. */
 static bool is_one_of_many(const struct features *f)
 {
     enum { MANY = 4 };
 
-    return f->set->at.nodes >= MANY && is_slow_node(f);
+    return f->set->at.nodes >= MANY && is_slow_node(f) && !is_of_all_nodes(f);
 }
 
-/* Copies through the host's memory take the wire's time once more. */
+/* GPUs that are joined to their CPU by NVLink lose a fifth without it (NVIDIA/nccl issue 1579). */
+static bool is_superchip(const struct lk_cluster *c)
+{
+    return c->gpu && (!strncmp(c->gpu, "GH", 2) || !strncmp(c->gpu, "GB", 2));
+}
+
+/* Data may go through the host's memory. */
 static bool is_without_gpudirect(const struct features *f)
 {
     static const double LEAST = 1.6, MOST = 5;
 
     return between_nodes(f) && f->top_slow && f->top > LEAST && f->top < MOST &&
-           f->machine->device.compute_capability > 0;
+           f->machine->device.compute_capability > 0 && !is_superchip(f->machine);
+}
+
+/* Copies through the host's memory take the wire's time once more: half of the rate is what users
+ * report (NVIDIA/nccl issue 465). Less than that has another cause, too. */
+static bool is_half_rate(const struct features *f)
+{
+    static const double MOST = 2.4; /* tables of sound machines are up to a fifth from expected */
+
+    return is_without_gpudirect(f) && !is_one_of_many(f) && f->top < MOST;
 }
 
 static bool is_without_nvlink(const struct features *f)
@@ -192,6 +215,13 @@ static bool is_busy_node(const struct features *f)
             "calibrate --pairs, or the same sizes on halves of the nodes"                          \
     }
 
+#define NO_GPUDIRECT                                                                               \
+    {                                                                                              \
+        "no_gpudirect", "data go through the host's memory: GPUDirect RDMA is off",                \
+            "NCCL_DEBUG=INFO prints GDRDMA behind each channel; nvidia-peermem or dma-buf, ACS, "  \
+            "IOMMU"                                                                                \
+    }
+
 static const struct {
     bool (*fits)(const struct features *f);
     struct lk_suspect suspect;
@@ -218,14 +248,13 @@ static const struct {
      {"one_rail", "traffic goes over one network card of the node's",
       "NCCL_DEBUG=INFO lists the cards in use; NCCL_IB_HCA, PCI switches, devices in the "
       "container"}},
+    {is_half_rate, NO_GPUDIRECT},
     {is_few_rails,
      {"few_rails", "traffic goes over a part of the node's network cards",
       "NCCL_DEBUG=INFO lists the cards in use; ports that are down (ibstat)"}},
     {is_one_of_many, SLOW_NODE},
-    {is_without_gpudirect,
-     {"no_gpudirect", "data go through the host's memory: GPUDirect RDMA is off",
-      "NCCL_DEBUG=INFO prints GDRDMA behind each channel; nvidia-peermem or dma-buf, ACS, IOMMU"}},
     {is_slow_node, SLOW_NODE},
+    {is_without_gpudirect, NO_GPUDIRECT},
     {is_without_nvlink,
      {"no_nvlink", "GPUs of the node do not use NVLink: data go over PCIe or the host's memory",
       "nvidia-smi nvlink -s, nvidia-smi topo -m; NCCL_DEBUG=INFO prints P2P or SHM"}},

@@ -78,6 +78,8 @@ static double planted_us(const struct lk_public_table *t, size_t i, enum planted
         return t->us[i] + 9 * t->us[0];
     case PLANTED_SLOW_NODE:
         return fmax(t->us[i], 3 * at_1_Bps / best_busbw(t));
+    case PLANTED_NO_GPUDIRECT:
+        return t->us[i] + at_1_Bps / best_busbw(t);
     case PLANTED_NONE:
     case PLANTED_STATED:
     case PLANTED_COUNT:
@@ -98,6 +100,9 @@ static bool is_possible(const struct lk_public_table *t, enum planted what, int 
         return t->bytes[0] < ends[LK_BAND_LATENCY] && t->bytes[t->n - 1] > ends[LK_BAND_SMALL];
     case PLANTED_SLOW_NODE:
         return t->nodes > 1;
+    case PLANTED_NO_GPUDIRECT: /* superchips lose little without it */
+        return t->nodes > 1 && t->cluster.device.compute_capability > 0 &&
+               strncmp(t->cluster.gpu, "GH", 2) != 0 && strncmp(t->cluster.gpu, "GB", 2) != 0;
     case PLANTED_QUARTER:
         for (size_t i = 0; i < t->n; i++)
             if (band_of(t->bytes[i]) == band)
@@ -158,7 +163,16 @@ static void count(const struct lk_expectation *e, const struct lk_verdicts *v,
     }
 }
 
-/* Judge one table with a fault; a slow node beside the runs on fewer nodes, which lack it. */
+/* Return what the runs on fewer nodes have of a fault of a run: nothing of a slow node's, and all
+ * of what all nodes lack; PLANTED_COUNT: the run is judged alone. */
+static enum planted of_fewer(enum planted what)
+{
+    return what == PLANTED_SLOW_NODE      ? PLANTED_NONE
+           : what == PLANTED_NO_GPUDIRECT ? what
+                                          : PLANTED_COUNT;
+}
+
+/* Judge one table with a fault, beside the runs on fewer nodes where these tell faults apart. */
 static enum lk_status judge(struct judging *j, const struct lk_public_table *t, enum planted what,
                             int band, struct planted_score *score)
 {
@@ -169,9 +183,9 @@ static enum lk_status judge(struct judging *j, const struct lk_public_table *t, 
 
     if (!is_possible(t, what, band))
         return LK_OK;
-    for (size_t i = 0; what == PLANTED_SLOW_NODE && i < j->n_all; i++)
+    for (size_t i = 0; of_fewer(what) != PLANTED_COUNT && i < j->n_all; i++)
         if (is_smaller(&j->all[i], t))
-            n = add_points(j, n, &j->all[i], PLANTED_NONE, 0);
+            n = add_points(j, n, &j->all[i], of_fewer(what), 0);
     n = add_points(j, n, t, what, band);
     LK_TRY(lk_expectation_create(&t->cluster, j->rows, j->all, j->n_all, t->source, &e));
     LK_TRY(lk_verdicts_of(&e, j->points, n, &v));

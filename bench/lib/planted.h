@@ -19,7 +19,8 @@
     X(PLANTED_ONE_RAIL, "one network card", "one_rail")                                            \
     X(PLANTED_LL, "LL to 16 MiB", "protocol_cliff")                                                \
     X(PLANTED_LATENCY, "10 times the latency", "latency")                                          \
-    X(PLANTED_SLOW_NODE, "a node with a third of the rate", "slow_node")
+    X(PLANTED_SLOW_NODE, "a node with a third of the rate", "slow_node")                           \
+    X(PLANTED_NO_GPUDIRECT, "copies as long as the wire takes", "no_gpudirect")
 
 enum planted { PLANTED_LIST(LK_WORD_VALUE) PLANTED_COUNT };
 

@@ -111,6 +111,7 @@ START_TEST(public_tables_are_judged)
         ck_assert_uint_ge(score[i].n, 1);
         if (i != PLANTED_NONE)
             ck_assert_double_ge((double)score[i].flagged, 0.9 * (double)score[i].n);
+        ck_assert_double_ge((double)score[i].right, 0.7 * (double)score[i].stated);
     }
     ck_assert_double_le((double)score[PLANTED_NONE].flagged, 0.05 * (double)score[PLANTED_NONE].n);
     ck_assert_double_ge((double)bad.right, 0.7 * (double)bad.stated);
@@ -130,6 +131,29 @@ START_TEST(a_sound_machine_passes)
         ck_assert_double_eq_tol(v.sets[0].points[i].slowdown, 1, 1e-9);
     lk_verdicts_fini(&v);
     ck_assert_str_eq(first_suspect(&t), "");
+    close_machine(&t);
+}
+END_TEST
+
+/* Half of the rate of two nodes alone is what a lack of GPUDirect costs, but not GPUs that NVLink
+ * joins to their CPU; a third is more, and a node's. Of many nodes one is likelier slow. */
+START_TEST(a_rate_tells_gpudirect_from_a_node)
+{
+    static const struct {
+        const char *preset;
+        int per_node, nodes;
+        double slowdown;
+        const char *suspect;
+    } cases[] = {{"dgx-a100", 8, 2, 1.7, "no_gpudirect"},
+                 {"dgx-a100", 8, 2, 3.2, "slow_node"},
+                 {"dgx-a100", 8, 16, 1.7, "slow_node"},
+                 {"gh200-slingshot", 4, 2, 1.7, "slow_node"}};
+    struct table t;
+
+    open_machine(&t, cases[_i].preset);
+    fill(&t, cases[_i].per_node * cases[_i].nodes, cases[_i].nodes, 1, LK_BAND_LARGE,
+         cases[_i].slowdown);
+    ck_assert_str_eq(first_suspect(&t), cases[_i].suspect);
     close_machine(&t);
 }
 END_TEST
@@ -234,6 +258,7 @@ SUITE(judged, tests)
 {
     tcase_add_test(tests, public_tables_are_judged);
     tcase_add_test(tests, a_sound_machine_passes);
+    tcase_add_loop_test(tests, a_rate_tells_gpudirect_from_a_node, 0, 4);
     tcase_add_test(tests, own_points_are_no_evidence);
     tcase_add_test(tests, random_faults);
     tcase_add_test(tests, rank_among_public_tables);
