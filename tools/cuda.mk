@@ -4,6 +4,11 @@
 # tests/cuda_shim/shim.h says what each finds. -fsanitize=thread only makes the calls of hooks.cc.
 SHIM_CXX    := $(CXX) -std=c++17 -O2 -g -D_GNU_SOURCE -I. -Itests/cuda_shim -fno-omit-frame-pointer \
                -fno-exceptions -Wall -Wextra -Wno-unknown-pragmas -fsanitize=alignment -fno-sanitize-recover=alignment
+# AddressSanitizer within the program, as clang links it: a kernel's threads switch by its functions, and through a
+# library's table of symbols that takes twice as long. gcc may have the library alone.
+SHIM_LINK    = $(CXX) -fsanitize=address,alignment $(shell echo 'int main() {}' > $(BUILD)/shim/empty.cc && \
+               $(CXX) -fsanitize=address -static-libasan -o $(BUILD)/shim/empty $(BUILD)/shim/empty.cc 2> /dev/null && \
+               echo -static-libasan)
 SHIM_races  := -fsanitize=thread
 SHIM_bounds := -fsanitize=address
 ifneq ($(WERROR),0)
@@ -27,7 +32,7 @@ $(BUILD)/shim/$(1)/%.cu.o: %.cu $(BUILD)/probe.flags
 	$$(Q)$$(SHIM_CXX) $$(SHIM_$(1)) -MMD -MP -c -x c++ $$< -o $$@
 $(BUILD)/cuda_shim_$(1): $(patsubst %,$(BUILD)/shim/$(1)/%.o,$(SHIM_CU)) $(SHIM_BASE) $(CASE_OBJ) $(2) $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $$@"
-	$$(Q)$$(CXX) -fsanitize=address,alignment -o $$@ $$(filter %.o,$$^) $(BUILD)/libkernels.a $(BUILD)/libfacts.a $(BUILD)/libbase.a $$(LK_LIBS)
+	$$(Q)$$(SHIM_LINK) -o $$@ $$(filter %.o,$$^) $(BUILD)/libkernels.a $(BUILD)/libfacts.a $(BUILD)/libbase.a $$(LK_LIBS)
 endef
 $(eval $(call shim_rules,races,$(BUILD)/shim/tests/cuda_shim/hooks.cc.o))
 $(eval $(call shim_rules,bounds,))

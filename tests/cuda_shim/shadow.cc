@@ -50,15 +50,20 @@ struct region {
     }
 };
 
-/* Few and short-lived, so an unordered list with the last hit first. */
-std::vector<region *> regions;
+/* Few and short-lived, so an unordered list with the last hit first; bounds lie beside each other,
+ * since every access looks for its own. */
+struct bounds {
+    uintptr_t begin, end;
+    region *of;
+};
+std::vector<bounds> regions;
 
 region *region_of(uintptr_t p)
 {
-    for (size_t i = 0; i < regions.size(); i++)
-        if (p >= regions[i]->begin && p < regions[i]->end) {
-            std::swap(regions[0], regions[i]);
-            return regions[0];
+    for (bounds &b : regions)
+        if (p - b.begin < b.end - b.begin) {
+            std::swap(regions[0], b);
+            return regions[0].of;
         }
     return nullptr;
 }
@@ -151,33 +156,27 @@ void shim_shadow_add(const void *p, size_t bytes, const char *what)
     region *r = new region{begin, begin + bytes, what, {}};
 
     r->pages.resize(bytes / GRAIN / PAGE_CELLS + 1);
-    regions.push_back(r);
+    regions.push_back({begin, begin + bytes, r});
 }
 
 void shim_shadow_remove(const void *p)
 {
     uintptr_t begin = reinterpret_cast<uintptr_t>(p);
-    auto at =
-        std::find_if(regions.begin(), regions.end(), [&](region *r) { return r->begin == begin; });
+    auto at = std::find_if(regions.begin(), regions.end(),
+                           [&](const bounds &b) { return b.begin == begin; });
 
     if (at == regions.end())
         return;
-    delete *at;
+    delete at->of;
     regions.erase(at);
 }
 
 void shim_shadow_access(uintptr_t p, size_t bytes, shim_access how)
 {
-    shim_actor now;
-    region *r;
+    region *r = shim_now.launch ? region_of(p) : nullptr;
 
-    if (!shim_actor_now(&now))
-        return;
-    r = region_of(p);
-    if (!r)
-        return;
-    for (uintptr_t at = p; at < p + bytes && at < r->end; at += GRAIN)
-        note(*r, at, now, how);
+    for (uintptr_t at = p; r && at < p + bytes && at < r->end; at += GRAIN)
+        note(*r, at, shim_now, how);
 }
 
 void shim_note_atomic(const void *p, size_t bytes)

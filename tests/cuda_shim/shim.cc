@@ -21,6 +21,7 @@ extern "C" const char *__asan_default_options(void)
 }
 
 uintptr_t shim_stack;
+shim_actor shim_now;
 shim_index threadIdx, blockIdx, blockDim, gridDim;
 
 namespace
@@ -158,6 +159,8 @@ __attribute__((noinline)) void resume(fiber *f)
     shim.running = f;
     shim_stack = reinterpret_cast<uintptr_t>(f->stack);
     threadIdx = f->index;
+    shim_now = {shim.launch, shim.block, shim.epoch, f->number,
+                shim.warp_epochs[f->number / SHIM_WARP]};
     if (__builtin_setjmp(shim.scheduler) == 0) {
         __sanitizer_start_switch_fiber(&shim.scheduler_stack, f->stack, SHIM_STACK_BYTES);
         if (f->started)
@@ -166,6 +169,7 @@ __attribute__((noinline)) void resume(fiber *f)
     }
     __sanitizer_finish_switch_fiber(shim.scheduler_stack, nullptr, nullptr);
     shim.running = nullptr;
+    shim_now.launch = 0;
 }
 
 fiber *fiber_of(unsigned number)
@@ -424,17 +428,6 @@ void shim_found(const char *format, ...)
     __sanitizer_print_stack_trace();
     fflush(nullptr);
     _exit(SHIM_EXIT_FOUND);
-}
-
-bool shim_actor_now(shim_actor *out)
-{
-    const fiber *f = shim.running;
-
-    if (!f)
-        return false;
-    *out = {shim.launch, shim.block, shim.epoch, f->number,
-            shim.warp_epochs[f->number / SHIM_WARP]};
-    return true;
 }
 
 /* splitmix64 (Steele, Lea, Flood 2014). */

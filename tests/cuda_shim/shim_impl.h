@@ -14,8 +14,8 @@ struct shim_actor {
     uint32_t launch, block, epoch;
     uint32_t thread, warp_epoch;
 };
-/* Return the current actor; false outside of kernels. */
-bool shim_actor_now(shim_actor *out);
+/* The running thread; outside of kernels its launch is 0. */
+extern shim_actor shim_now;
 /* Size of a fiber's stack; accesses to it are not recorded. */
 constexpr size_t SHIM_STACK_BYTES = 256 << 10;
 extern uintptr_t shim_stack;

@@ -1,12 +1,12 @@
 /*
- * Run the CUDA kernels of layer normalisation on the host: the same bits under 8 orders of
+ * Run the CUDA kernels of layer normalisation on the host: the same bits under 4 orders of
  * threads. They take as long as all others together, so they are a suite of their own, beside
  * which the others run.
  */
 #include "tests/rigs/shim_case.h"
 #include "tests/rigs/suite.h"
 
-enum { ORDERS = 8 };
+enum { ORDERS = 4 };
 
 START_TEST(orders_give_the_same_bits)
 {

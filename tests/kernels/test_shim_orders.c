@@ -1,13 +1,13 @@
 /*
  * Run the CUDA kernels but those of layer normalisation on the host: each case gives the same bits
- * under 8 orders of threads. The program is built if there is a C++ compiler with
+ * under 4 orders of threads. The program is built if there is a C++ compiler with
  * AddressSanitizer, and not in builds with a sanitizer.
  */
 #include "tests/rigs/shell.h"
 #include "tests/rigs/shim_case.h"
 #include "tests/rigs/suite.h"
 
-enum { ORDERS = 8 };
+enum { ORDERS = 4 };
 
 START_TEST(orders_give_the_same_bits)
 {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    RACE_ORDERS = 2, /* a race is found in any order */
+    RACE_ORDERS = 1, /* a race is found in any order */
     SEEDS = 2
 };
 
