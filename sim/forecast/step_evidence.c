@@ -21,7 +21,6 @@
 #include "sim/step/overlap.h"
 #include "sim/step/volume.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -435,23 +434,11 @@ static struct lk_evidence_source source_of(struct model *m)
                                        .current = lk_config_current(m->job)};
 }
 
-/* Returns the fewest GPUs asked for: what fewer GPUs than the runs reach is no share of theirs. */
-static int fewest_asked(const struct lk_forecast_request *q)
-{
-    int64_t fewest = INT_MAX;
-
-    for (size_t i = 0; i < q->axes[LK_AXIS_GPUS].n; i++)
-        fewest =
-            q->axes[LK_AXIS_GPUS].v[i].count < fewest ? q->axes[LK_AXIS_GPUS].v[i].count : fewest;
-    return (int)fewest;
-}
-
 enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluster *cluster,
                                 const struct lk_forecast_request *q, struct lk_evidence_source *out)
 {
     enum lk_status st = LK_OK;
     struct model *m = NULL;
-    int fewest;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct model){
@@ -461,8 +448,7 @@ enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluste
         .compare = q->compare,
         .options = {.level = q->level, .draws = q->draws, .seed = q->seed, .scale_error = NAN},
         .reference_world_size = lk_runs_smallest(job, cluster)};
-    fewest = fewest_asked(q);
-    m->reference_measured = m->reference_world_size > 0 && m->reference_world_size <= fewest;
+    m->reference_measured = m->reference_world_size > 0;
     m->reference_world_size = m->reference_measured ? m->reference_world_size : 1;
     LK_TRY(list_measured(m));
     *out = source_of(m);

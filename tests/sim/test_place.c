@@ -337,22 +337,35 @@ START_TEST(runs_count_at_their_place)
 }
 END_TEST
 
-/* With a run on 8 GPUs and a forecast for 1, no efficiency is above linear scaling. */
-START_TEST(efficiency_is_of_the_fewest_asked)
+/* Efficiency is of the smallest measured count, whatever counts are asked for: one more of them,
+ * and fewer GPUs than the run had, change no other's, and none above the run's is above linear. */
+START_TEST(efficiency_is_of_the_smallest_run)
 {
-    static const struct lk_axis_value gpus[] = {{.count = 1}, {.count = 8}, {.count = 64}};
+    static const struct lk_axis_value gpus[] = {{.count = 64}, {.count = 256}, {.count = 1}};
 
     for (uint64_t i = 0; i < 100; i++) {
-        struct lk_forecast_request q = request(gpus, 3);
+        struct lk_forecast_request q = request(gpus, 2), more = request(gpus, 3);
         struct world w = {0};
-        struct lk_forecast f;
+        struct lk_forecast f, g;
+        char reference[64];
 
         make_world(i, &w);
-        q.anyway = true; /* whatever contradicts the random runs */
+        q.anyway = more.anyway = true; /* whatever contradicts the random runs */
         ck_assert_msg(sim_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
-        for (size_t k = 0; k < f.n_points; k++)
-            ck_assert_double_le(f.points[k].efficiency, 1 + 1e-9);
+        ck_assert_msg(sim_predict(&w.job, &w.cluster, &more, &g) == LK_OK, "%s", lk_error_text());
+        snprintf(reference, sizeof reference, "%d GPUs, ", w.run.world_size);
+        ck_assert(!strncmp(f.reference, reference, strlen(reference)));
+        ck_assert_str_eq(f.reference, g.reference);
+        for (size_t k = 0; k < 2; k++) {
+            const struct lk_forecast_point *p = &f.points[k];
+
+            ck_assert_double_le(p->efficiency, 1 + 1e-9);
+            for (size_t m = 0; m < g.n_points; m++)
+                ck_assert(g.points[m].config.world_size != p->config.world_size ||
+                          g.points[m].efficiency == p->efficiency);
+        }
         lk_forecast_fini(&f);
+        lk_forecast_fini(&g);
         world_fini(&w);
     }
 }
@@ -366,5 +379,5 @@ SUITE(place, c)
     tcase_add_loop_test(c, a_longer_wire_is_no_longer_compute, 0, CHUNKS);
     tcase_add_loop_test(c, the_answer_holds_what_was_measured, 0, CHUNKS);
     tcase_add_loop_test(c, runs_count_at_their_place, 0, 2 * (int)LK_COUNT(places));
-    tcase_add_test(c, efficiency_is_of_the_fewest_asked);
+    tcase_add_test(c, efficiency_is_of_the_smallest_run);
 }
