@@ -53,7 +53,8 @@ static enum lk_status check_runs(const struct options *o, int n)
         return lk_fail(LK_EUSAGE,
                        "which runs? Usage: lockstep validate RUN... --cluster cluster.json");
     if (!o->cluster)
-        return lk_fail(LK_EUSAGE, "--cluster is missing: the file that `lockstep calibrate` wrote");
+        return lk_fail(LK_EUSAGE, "--cluster is missing: a cluster file or preset of the machine "
+                                  "that the runs were made on");
     return LK_OK;
 }
 

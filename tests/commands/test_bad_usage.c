@@ -61,7 +61,7 @@ static const struct {
     {"whatif " JOB " " CLUSTER " --gpus=8,,16",                       "--gpus"                                 },
     {"whatif " JOB " " CLUSTER " --gpus=8,8",                         "--gpus: '8' is there twice"             },
     {"whatif " JOB " " CLUSTER " --gpus=8 --sharding=zero9",          "--sharding"                             },
-    {"validate " JOB,                                                 "--cluster is missing"                   },
+    {"validate " JOB,                                                 "preset of the machine that the runs were made on"},
     {"validate --cluster=" CLUSTER,                                   "which runs?"                            },
     {"validate " JOB " --throughput=" CORPUS "throughput/nodes.csv",  "give both or neither"                  },
     {"replay " JOB " --ranks=0",                                      "--ranks: must be from 1"                },
