@@ -1,6 +1,7 @@
 /* Comparisons of artefacts; see facts/compare.h. */
 #include "base/array.h"
 #include "base/label.h"
+#include "base/rng.h"
 #include "facts/compare.h"
 
 #include <math.h>
@@ -158,6 +159,98 @@ static const struct lk_job_compute *find_compute(const struct lk_job *j, int loc
     return NULL;
 }
 
+/* Return true if two runs are repeats: one rank has no buckets to differ in. */
+static bool repeats(const struct lk_job_run *x, const struct lk_job_run *y)
+{
+    struct lk_config same = y->config;
+
+    if (same.world_size == 1) {
+        same.first_bytes = x->config.first_bytes;
+        same.cap_bytes = x->config.cap_bytes;
+    }
+    return lk_config_equal(&x->config, &same);
+}
+
+/* Gather the steps of a job's runs that repeat another; return how many runs there are. */
+static size_t gather(const struct lk_job *j, const struct lk_job_run *like, struct lk_series *out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < j->n_runs; i++)
+        if (j->runs[i].n_steps && repeats(&j->runs[i], like))
+            out[n++] = (struct lk_series){j->runs[i].step_s, j->runs[i].n_steps};
+    return n;
+}
+
+static bool is_first(const struct lk_job *j, size_t run)
+{
+    size_t i = 0;
+
+    while (!repeats(&j->runs[i], &j->runs[run]))
+        i++;
+    return i == run;
+}
+
+static enum lk_status name_run(const struct lk_config *c, struct lk_compared *row)
+{
+    const struct lk_forecast none = {0};
+    char cap[32], *longer;
+
+    LK_PASS(name_configuration(&none, &(struct lk_forecast_point){.config = *c}, row));
+    LK_PASS(lk_asprintf(
+        &longer, "step of %s%s%s", row->what, c->world_size > 1 ? ", bucket cap " : "",
+        c->world_size > 1 ? lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap)
+                          : ""));
+    free(row->what);
+    row->what = longer;
+    return LK_OK;
+}
+
+/* Add the step of a configuration that both jobs have runs of. */
+static enum lk_status add_runs(const struct lk_config *c, const struct lk_series *a, size_t n_a,
+                               const struct lk_series *b, size_t n_b, struct lk_comparison *out)
+{
+    enum { BLOCK_STEPS = 5, RESAMPLES = 2000 }; /* as for runs (profiler/analysis/run_compare.c) */
+    struct lk_rng g = lk_rng_init(1, lk_rng_stream("compare", out->n));
+    struct lk_compared row = {.dim = LK_DIM_TIME, .gpus = c->world_size};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_stats_repeated_mean(a, n_a, BLOCK_STEPS, RESAMPLES, LK_COMPARE_LEVEL, &g, &row.a));
+    LK_TRY(lk_stats_repeated_mean(b, n_b, BLOCK_STEPS, RESAMPLES, LK_COMPARE_LEVEL, &g, &row.b));
+    LK_TRY(name_run(c, &row));
+    st = lk_compare_add(out, row, NULL);
+    row.what = row.labels = NULL;
+out:
+    free(row.what);
+    free(row.labels);
+    return st;
+}
+
+static enum lk_status compare_runs(const struct lk_job *a, const struct lk_job *b,
+                                   struct lk_comparison *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_series *x = NULL, *y = NULL;
+
+    LK_TRY(lk_alloc(&x, a->n_runs, sizeof *x));
+    LK_TRY(lk_alloc(&y, b->n_runs, sizeof *y));
+    for (size_t i = 0; i < a->n_runs; i++) {
+        size_t n_a = gather(a, &a->runs[i], x), n_b = gather(b, &a->runs[i], y);
+
+        if (!n_a || !is_first(a, i))
+            continue;
+        out->only_a += !n_b;
+        if (n_b)
+            LK_TRY(add_runs(&a->runs[i].config, x, n_a, y, n_b, out));
+    }
+    for (size_t i = 0; i < b->n_runs; i++)
+        out->only_b += is_first(b, i) && gather(b, &b->runs[i], y) && !gather(a, &b->runs[i], x);
+out:
+    free(x);
+    free(y);
+    return st;
+}
+
 enum lk_status lk_compare_jobs(const struct lk_job *a, const struct lk_job *b,
                                struct lk_comparison *out)
 {
@@ -180,5 +273,5 @@ enum lk_status lk_compare_jobs(const struct lk_job *a, const struct lk_job *b,
     }
     for (size_t i = 0; i < b->n_compute; i++)
         out->only_b += !find_compute(a, b->compute[i].local_batch);
-    return LK_OK;
+    return compare_runs(a, b, out);
 }

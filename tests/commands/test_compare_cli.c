@@ -135,6 +135,27 @@ START_TEST(forecasts)
 }
 END_TEST
 
+/* A job's runs are compared, too: repeats, a configuration at a time. */
+START_TEST(jobs)
+{
+    struct lk_job job;
+    char *path = scratch_path(scratch_dir, "job.json");
+
+    ck_assert_int_eq(lk_job_read(path, &job), LK_OK);
+    free(path);
+    for (size_t i = 0; i < job.runs[1].n_steps; i++)
+        job.runs[1].step_s[i] *= 1.5;
+    path = scratch_path(scratch_dir, "slow.json");
+    ck_assert_int_eq(lk_job_write(path, &job), LK_OK);
+    free(path);
+    lk_job_fini(&job);
+    check(0, TEXTS("step of 2 GPUs, batch 8, bucket cap ", "B is 50.0 % slower"),
+          "compare job.json slow.json");
+    check(3, TEXTS("failed: ratio{gpus=\"2\",local_batch=\"8\",accumulation=\"1\""),
+          "compare job.json slow.json --fail-below=0.9");
+}
+END_TEST
+
 START_TEST(runs)
 {
     check(0, TEXTS("GPUs"), "predict job.json a.json --gpus=2 --draws=20 --trace=ra");
@@ -184,6 +205,7 @@ SUITE(compare_cli, c)
     tcase_add_test(c, clusters);
     tcase_add_test(c, a_slow_network_fails_against_its_base);
     tcase_add_test(c, forecasts);
+    tcase_add_test(c, jobs);
     tcase_add_test(c, runs);
     tcase_add_loop_test(c, wrong_inputs_are_refused, 0, LK_COUNT(refused));
 }
