@@ -37,7 +37,7 @@ static const struct lk_option rows[] = {
     OPTION("plot", plot, FILE, .role = LK_ROLE_OUTPUT, .group = "output",
            .help = "plot bus bandwidth against size into this folder"),
     PAGE_ROWS(OPTION),
-    GATE_ROWS(OPTION, "share"),
+    GATE_ROWS(OPTION, "share_least"),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -255,7 +255,7 @@ const struct lk_command lk_command_collectives = {
     .operands_max = COLLECTIVES_SIDES_MAX,
     .operand = LK_OPERAND_CLUSTER,
     .no_operand = "which collectives? e.g. lockstep collectives all_reduce.log",
-    .main_value = "share",
+    .main_value = "share_least",
     .tables = TABLES("bands", "suspects", "common", "sizes"),
     .run = run,
 };

@@ -214,6 +214,16 @@ out:
     return st;
 }
 
+/* Return the least share of the sizes of a band; NaN: nothing is expected. */
+static double least_share(const struct lk_judged_set *s, int b)
+{
+    double least = NAN;
+
+    for (size_t i = 0; i < s->bands[b].n; i++)
+        least = fmin(least, 1 / s->points[s->bands[b].first + i].slowdown);
+    return least;
+}
+
 static enum lk_status put_share(const struct lk_judged_set *s, int b, int k, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
@@ -226,6 +236,7 @@ static enum lk_status put_share(const struct lk_judged_set *s, int b, int k, str
     LK_TRY(lk_label_add(&labels, "band", "%s", lk_band_name((enum lk_band)b)));
     LK_TRY(
         lk_page_value(page, "share", labels, LK_DIM_NONE, 1 / s->points[s->bands[b].at].slowdown));
+    LK_TRY(lk_page_value(page, "share_least", labels, LK_DIM_NONE, least_share(s, b)));
 out:
     free(labels);
     return st;

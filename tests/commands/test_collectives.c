@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Write an nccl-tests log of an all-reduce on 2 nodes of 8: time = latency + bytes over a rate. */
-static void put_log(const char *name, const char *gpu, double latency_us, double most_GBps)
+/* Write an nccl-tests log of an all-reduce on 2 nodes of 8: time = latency + bytes over a rate, but
+ * one size takes ten times that; 0: none does. */
+static void put_bad_log(const char *name, const char *gpu, double latency_us, double most_GBps,
+                        double bad_bytes)
 {
     enum { RANKS = 16, NODES = 2 };
     static const double FACTOR = 2.0 * (RANKS - 1) / RANKS;
@@ -27,7 +29,8 @@ static void put_log(const char *name, const char *gpu, double latency_us, double
     fprintf(f, "#       size         count      type   redop    root     time   algbw   busbw "
                "#wrong     time   algbw   busbw #wrong\n");
     for (double bytes = 1024; bytes <= 8.0 * (1 << 30); bytes *= 2) {
-        const double us = latency_us + bytes * FACTOR / (most_GBps * 1e3);
+        const double us =
+            (bytes == bad_bytes ? 10 : 1) * (latency_us + bytes * FACTOR / (most_GBps * 1e3));
         const double GBps = bytes / us * 1e-3;
 
         fprintf(f, "%.0f %.0f float sum -1 %.2f %.2f %.2f 0 %.2f %.2f %.2f 0\n", bytes, bytes / 4,
@@ -35,6 +38,11 @@ static void put_log(const char *name, const char *gpu, double latency_us, double
     }
     ck_assert_int_eq(fclose(f), 0);
     free(path);
+}
+
+static void put_log(const char *name, const char *gpu, double latency_us, double most_GBps)
+{
+    put_bad_log(name, gpu, latency_us, most_GBps, 0);
 }
 
 /* Run a command line and check its exit code and that its output has a text, or lacks it. */
@@ -81,6 +89,19 @@ START_TEST(one_rail)
     has(&r, "22.5 GB/s, expected 17");
     has(&r, "one network card");
     has(&r, "one_rail");
+}
+END_TEST
+
+/* One size takes ten times as long as its neighbours: the median of its band hides it, and the gate
+ * does not. */
+START_TEST(one_bad_size_fails_a_gate)
+{
+    struct shell_result r;
+
+    put_bad_log("bad.log", A100, 45, 190, 128 << 20);
+    r = run(3, "collectives bad.log --base dgx-a100-roce --fail-below 0.3 --format json");
+    has(&r, "share_least{side=\"A\",collective=\"all_reduce\",gpus=\"16\",nodes=\"2\",band=");
+    run(0, "collectives bad.log --base dgx-a100-roce --fail-if 'share<0.3'");
 }
 END_TEST
 
@@ -219,6 +240,7 @@ SUITE(collectives, tests)
     tcase_add_loop_test(tests, a_size_that_falls_is_named, 0, 2);
     tcase_add_test(tests, sound);
     tcase_add_test(tests, one_rail);
+    tcase_add_test(tests, one_bad_size_fails_a_gate);
     tcase_add_test(tests, other_network);
     tcase_add_test(tests, one_verdict);
     tcase_add_test(tests, side_by_side);
