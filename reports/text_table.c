@@ -103,12 +103,21 @@ static void wrap_text(const struct lk_table *t, struct shown *shown, size_t n, s
     }
 }
 
-/* Leave out optional columns, the last first, until the rest fits; return how many are left. */
+/* Move optional columns behind the others, the last first, until these fit; return how many these
+ * are. */
 static size_t drop_optional(struct shown *shown, size_t n, size_t width)
 {
-    for (size_t i = n; i-- > 0 && width && total_width(shown, n) > width;)
-        if (shown[i].optional)
-            memmove(&shown[i], &shown[i + 1], (--n - i) * sizeof *shown);
+    const size_t all = n;
+
+    for (size_t i = n; i-- > 0 && width && total_width(shown, n) > width;) {
+        const struct shown dropped = shown[i];
+
+        if (!dropped.optional)
+            continue;
+        memmove(&shown[i], &shown[i + 1], (all - 1 - i) * sizeof *shown);
+        shown[all - 1] = dropped;
+        n--;
+    }
     return n;
 }
 
@@ -245,20 +254,28 @@ out:
     return st;
 }
 
-/* Write columns as one line: "local batch 4, accum. 1" after `what`. names alone: without cells. */
+/* Write columns as one line: "local batch 4, accum. 1" after `what`. names alone: without cells; a
+ * bar has none, as it draws what is shown. */
 static enum lk_status put_line(struct lk_writer *w, const struct lk_table *t, const char *what,
                                const struct shown *shown, size_t n, bool names, size_t width)
 {
     enum lk_status st = LK_OK;
     char *line = NULL, buf[LK_CELL_TEXT_MAX];
 
-    if (!n)
-        return LK_OK;
-    LK_TRY(lk_asprintf(&line, "  %s:", what));
-    for (size_t i = 0; i < n; i++)
-        LK_TRY(lk_text_add(&line, "%s %s%s%s", i ? "," : "", t->columns[shown[i].of.at].heading,
-                           names ? "" : " ", names ? "" : lk_cell_text(t, &shown[i].of, 0, buf)));
-    LK_TRY(lk_text_paragraph(w, line, 2 * INDENT, width));
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_cell_columns *of = &shown[i].of;
+
+        if (names && of->bar)
+            continue;
+        if (line)
+            LK_TRY(lk_text_add(&line, ","));
+        else
+            LK_TRY(lk_asprintf(&line, "  %s:", what));
+        LK_TRY(lk_text_add(&line, " %s%s%s", t->columns[of->at].heading, names ? "" : " ",
+                           names ? "" : lk_cell_text(t, of, 0, buf)));
+    }
+    if (line)
+        LK_TRY(lk_text_paragraph(w, line, 2 * INDENT, width));
 out:
     free(line);
     return st;
@@ -269,7 +286,7 @@ enum lk_status lk_text_view(struct lk_writer *w, const struct lk_table *t,
 {
     enum lk_status st = LK_OK;
     struct shown *shown = NULL, *same = NULL;
-    size_t n = 0, n_same = 0, fit;
+    size_t n = 0, n_same = 0, all, fit;
 
     LK_TRY(lk_alloc(&shown, n_view, sizeof *shown));
     LK_TRY(lk_alloc(&same, n_view, sizeof *same));
@@ -277,7 +294,7 @@ enum lk_status lk_text_view(struct lk_writer *w, const struct lk_table *t,
         struct shown s = {.setting = view[i].setting, .optional = view[i].optional};
 
         LK_TRY(lk_cell_columns_find(t, &view[i], &s.of));
-        if (lk_cell_is_empty(t, s.of.at))
+        if (lk_cell_is_empty(t, s.of.at) || t->columns[s.of.at].digits == LK_TABLE_BELOW)
             continue;
         measure(t, &s);
         if (n > 0 && is_constant(t, &s)) {
@@ -287,6 +304,7 @@ enum lk_status lk_text_view(struct lk_writer *w, const struct lk_table *t,
             shown[n++] = s;
         }
     }
+    all = n;
     n = drop_optional(shown, n, width);
     if (width && t->n_rows && total_width(shown, n) > width)
         wrap_text(t, shown, n, width);
@@ -295,7 +313,7 @@ enum lk_status lk_text_view(struct lk_writer *w, const struct lk_table *t,
     LK_TRY(put_rows(w, t, shown, fit, width));
     LK_TRY(put_line(w, t, t->n_rows > 1 ? "the same in all rows" : "with", same, n_same, false,
                     width));
-    LK_TRY(put_line(w, t, "too wide to show (--verbose)", shown + fit, n - fit, true, width));
+    LK_TRY(put_line(w, t, "too wide to show (--verbose)", shown + fit, all - fit, true, width));
 out:
     free(same);
     free(shown);

@@ -42,15 +42,20 @@ static const struct {
      "     8     50 % (40 to 60)  network 8 %\n"
      "    16  5.0 % (4.0 to 6.0)  waiting 7 %\n"
      "  the same in all rows: batch 4\n"},
+    /* A column that is left out is named; a bar only draws what is there. */
     {2, 36, "C",
      "  GPUs          efficiency\n"
      "     8     50 % (40 to 60)\n"
      "    16  5.0 % (4.0 to 6.0)\n"
-     "  the same in all rows: batch 4\n"},
+     "  the same in all rows: batch 4\n"
+     "  too wide to show (--verbose): lost\n"
+     "    to\n"},
     {1, 30, "C",
      "  GPUs       efficiency\n"
      "     8  50 % (40 to 60)\n"
-     "  with: batch 4\n"},
+     "  with: batch 4\n"
+     "  too wide to show\n"
+     "    (--verbose): lost to\n"},
 };
 
 /* Write the view of so many rows; the caller frees the text. */
