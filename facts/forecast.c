@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,18 @@ bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecas
     return a->config.local_batch == b->config.local_batch &&
            a->config.accumulation == b->config.accumulation &&
            a->config.cap_bytes == b->config.cap_bytes;
+}
+
+void lk_evidence_add_reach(char text[LK_EVIDENCE_TEXT_BYTES], const char **joint, double reach,
+                           const char *axis)
+{
+    size_t n = strlen(text);
+
+    if (reach <= 1)
+        return;
+    snprintf(text + n, LK_EVIDENCE_TEXT_BYTES - n,
+             reach < 1000 ? "%s x%.3g on %s" : "%s x%.0f on %s", *joint, reach, axis);
+    *joint = ",";
 }
 
 /* ---- Lines ---- */

@@ -31,6 +31,12 @@
 
 enum lk_evidence { LK_EVIDENCE_LIST(LK_WORD_VALUE) };
 
+/* The evidence in words: the grade, or "extrapolated", and by how much on which axes. */
+enum { LK_EVIDENCE_TEXT_BYTES = 160 };
+/* Append " x4 on gpus" and the like, if it is above 1, apart by commas after *joint. */
+void lk_evidence_add_reach(char text[LK_EVIDENCE_TEXT_BYTES], const char **joint, double reach,
+                           const char *axis);
+
 /*
  * X(field, heading, dimension, digits): numbers that planning adds to a point
  * (sim/planning/plan.h), NaN where an input is not known. The field is the column and the JSON key
@@ -111,7 +117,7 @@ struct lk_forecast_point {
     double efficiency, efficiency_lo, efficiency_hi; /* throughput of a GPU over the reference's;
                                                         NaN: no reference */
     enum lk_evidence evidence;
-    char evidence_text[64]; /* e.g. "extrapolated x4 on gpus" */
+    char evidence_text[LK_EVIDENCE_TEXT_BYTES]; /* e.g. "extrapolated x4 on gpus" */
     double measured_step_s; /* mean of a measured run of exactly this configuration; NaN: none */
     double measured_lo_s, measured_hi_s;
     double losses_s[LK_LOSS_COUNT]; /* by enum lk_loss */

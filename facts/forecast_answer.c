@@ -11,6 +11,9 @@
 
 enum { NUMBER_BYTES = 32 };
 
+/* An interval is one-sided where one end is so many times farther off than the other. */
+static const double ONE_SIDED = 100;
+
 /* A count of fewer GPUs is named as the faster one only if it is so by more than this. */
 static const double FASTER = 1.01;
 
@@ -44,21 +47,26 @@ const char *lk_answer_percent(double ratio, char *out, size_t size)
     return out;
 }
 
-/* Write "16.1 ms (14.0 to 30.8)", with the unit at each number where they differ. */
+/* Write "16.1 ms a step (14.0 to 30.8)", with the unit at each number where they differ. An end
+ * that is the estimate is said to be the limit that it is: what is not known hides behind compute,
+ * and can only lengthen the step. */
 static const char *interval(enum lk_dimension dim, double v, double lo, double hi, char *out,
                             size_t size)
 {
     char value[NUMBER_BYTES], from[NUMBER_BYTES], to[NUMBER_BYTES];
-    const char *unit;
+    const char *unit, *side;
 
     lk_units_format(dim, v, value, sizeof value);
     lk_units_format(dim, lo, from, sizeof from);
     lk_units_format(dim, hi, to, sizeof to);
+    side = hi - v > ONE_SIDED * (v - lo)   ? "; no less: what is not known can only lengthen it"
+           : v - lo > ONE_SIDED * (hi - v) ? "; no more: what is not known can only shorten it"
+                                           : "";
     unit = strchr(value, ' ');
     if (unit && strchr(from, ' ') && strchr(to, ' ') && !strcmp(unit, strchr(from, ' ')) &&
         !strcmp(unit, strchr(to, ' ')))
         *strchr(from, ' ') = *strchr(to, ' ') = '\0';
-    snprintf(out, size, "%s a step (%s to %s)", value, from, to);
+    snprintf(out, size, "%s a step (%s to %s%s)", value, from, to, side);
     return out;
 }
 
@@ -169,7 +177,7 @@ static void write_loss(const struct lk_forecast_point *p, char *out, size_t size
 
 static enum lk_status say_headline(struct lk_forecast *f, const struct lk_forecast_point *p)
 {
-    char words[LK_ANSWER_WORDS], step[4 * NUMBER_BYTES], rate[NUMBER_BYTES], reference[128];
+    char words[LK_ANSWER_WORDS], step[6 * NUMBER_BYTES], rate[NUMBER_BYTES], reference[128];
     char value[NUMBER_BYTES], lo[NUMBER_BYTES], hi[NUMBER_BYTES], gpus[LK_ANSWER_WORDS + 64];
     char loss[128];
     bool one = p->config.world_size == 1;
@@ -228,11 +236,13 @@ static void write_held_out(const struct lk_forecast *f, char *out, size_t size)
 static enum lk_status say_evidence(struct lk_forecast *f, const struct lk_forecast_point *p)
 {
     char held_out[128];
+    const char *beyond = strchr(p->evidence_text, ';');
 
     write_held_out(f, held_out, sizeof held_out);
     switch (p->evidence) {
     case LK_EVIDENCE_PRESET:
-        return lk_forecast_say(f, "Evidence: datasheet numbers of %s%s.", f->cluster, held_out);
+        return lk_forecast_say(f, "Evidence: datasheet numbers of %s%s%s.", f->cluster,
+                               beyond ? beyond : "", held_out);
     case LK_EVIDENCE_INTERPOLATED:
         return lk_forecast_say(f, "Evidence: between measured configurations%s.", held_out);
     case LK_EVIDENCE_EXTRAPOLATED:

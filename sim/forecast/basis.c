@@ -102,19 +102,6 @@ struct lk_draw lk_basis_draw(const struct lk_basis *b, size_t i)
 
 /* ---- Grades ---- */
 
-enum { EVIDENCE_TEXT_BYTES = sizeof((struct lk_config_model *)0)->evidence_text };
-
-/* Appends " x4 on gpus" and the like, apart by commas after `joint`. */
-static void append_reach(char *text, const char **joint, double reach, const char *axis)
-{
-    size_t n = strlen(text);
-
-    if (reach <= 1)
-        return;
-    snprintf(text + n, EVIDENCE_TEXT_BYTES - n, "%s x%.3g on %s", *joint, reach, axis);
-    *joint = ",";
-}
-
 void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
                     int anchor_world_size, const struct lk_config *at, enum lk_evidence *out,
                     char *text)
@@ -126,10 +113,10 @@ void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
     const char *joint = ",";
 
     *out = m->evidence;
-    snprintf(text, EVIDENCE_TEXT_BYTES, "%s", m->evidence_text);
+    snprintf(text, LK_EVIDENCE_TEXT_BYTES, "%s", m->evidence_text);
     if (b->other_device) {
         *out = LK_EVIDENCE_NONE;
-        snprintf(text, EVIDENCE_TEXT_BYTES, "none: compute of another GPU");
+        snprintf(text, LK_EVIDENCE_TEXT_BYTES, "none: compute of another GPU");
         return;
     }
     if (m->evidence == LK_EVIDENCE_PRESET) {
@@ -141,16 +128,16 @@ void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
         *out = LK_EVIDENCE_EXTRAPOLATED;
         if (m->evidence < LK_EVIDENCE_EXTRAPOLATED ||
             (beyond && strncmp(text, scheme, sizeof scheme - 1) != 0)) {
-            snprintf(text, EVIDENCE_TEXT_BYTES, "extrapolated");
+            snprintf(text, LK_EVIDENCE_TEXT_BYTES, "extrapolated");
             joint = "";
         }
     }
-    append_reach(text, &joint, world_size, "gpus");
-    append_reach(text, &joint, m->batch_extrapolation, "local batch");
+    lk_evidence_add_reach(text, &joint, world_size, "gpus");
+    lk_evidence_add_reach(text, &joint, m->batch_extrapolation, "local batch");
     if (!strstr(text, "bytes")) /* the model's own text may say it */
-        append_reach(text, &joint, m->bytes_extrapolation, "bytes");
-    append_reach(text, &joint, runs.accumulation, "accumulation");
-    append_reach(text, &joint, runs.cap, "bucket cap");
+        lk_evidence_add_reach(text, &joint, m->bytes_extrapolation, "bytes");
+    lk_evidence_add_reach(text, &joint, runs.accumulation, "accumulation");
+    lk_evidence_add_reach(text, &joint, runs.cap, "bucket cap");
 }
 
 /* ---- The whole ---- */

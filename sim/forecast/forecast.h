@@ -93,10 +93,11 @@ enum lk_status lk_gains_table(const struct lk_gains *c, struct lk_table **out);
 enum lk_status lk_machines_table(const struct lk_gains *c, struct lk_table **out);
 
 /*
- * Find the knee of weak scaling in full nodes: the largest number of nodes, up to `most`, within
- * which each further node adds at least half of the throughput that the first one delivers. The
- * rest of the configuration is as in `like`. The nodes tried grow by a quarter, so above eight
- * nodes the knee is found to a quarter.
+ * Find the knee of weak scaling in full nodes: the largest number of nodes, up to `most`, to which
+ * the last ones add at least half of the throughput that the first one delivers, each on average,
+ * however many are counted. What falls and rises again thus has its knee behind the rise. The
+ * rest of the configuration is as in `like`. The nodes tried grow by a quarter, and measured counts
+ * are among them, so above eight nodes the knee is found to a quarter.
  */
 enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_config *like,
                             int most, int *out_nodes);

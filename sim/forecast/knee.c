@@ -14,27 +14,45 @@ static enum lk_status throughput_of_nodes(const struct lk_evidence_source *e, st
     return LK_OK;
 }
 
+/* Returns the next count of nodes to look at: a quarter more, or a measured one before. */
+static int next_of(const struct lk_evidence_source *e, int at, int most)
+{
+    int next = at + (at / 4 > 1 ? at / 4 : 1);
+
+    next = next < most ? next : most;
+    for (size_t i = 0; i < e->n_measured; i++) {
+        int nodes = e->measured[i].config.nodes;
+
+        if (nodes > at && nodes < next)
+            next = nodes;
+    }
+    return next;
+}
+
 enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_config *like,
                             int most, int *out_nodes)
 {
-    double first, last;
-    int at = 1;
+    enum lk_status st;
+    double first, best;
+    int knee = 1, at = 1;
 
     LK_PASS(throughput_of_nodes(e, *like, 1, &first));
-    last = first;
+    best = first / 2;
     while (at < most) {
-        int next = at + (at / 4 > 1 ? at / 4 : 1);
-        double now;
+        double all, beyond;
 
-        if (next > most)
-            next = most;
-        LK_PASS(throughput_of_nodes(e, *like, next, &now));
-        if ((now - last) / (next - at) < first / 2)
+        at = next_of(e, at, most);
+        st = throughput_of_nodes(e, *like, at, &all);
+        if (st == LK_EEVIDENCE && knee < at - 1)
             break;
-        last = now;
-        at = next;
+        LK_PASS(st);
+        beyond = all - at * first / 2;
+        if (beyond >= best) {
+            best = beyond;
+            knee = at;
+        }
     }
-    *out_nodes = at;
+    *out_nodes = knee;
     return LK_OK;
 }
 
@@ -65,7 +83,7 @@ enum lk_status lk_pipeline_tell_knee(const struct lk_pipeline *w)
                                "half of what the first delivers.",
                                nodes, nodes == 1 ? "" : "s", nodes * per_node);
     return lk_forecast_note(w->out,
-                            "No knee within %d nodes: each adds at least half of what the first "
-                            "delivers.",
+                            "No knee within %d nodes: up to there a node adds at least half of "
+                            "what the first delivers.",
                             most);
 }

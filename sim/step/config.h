@@ -66,7 +66,7 @@ struct lk_config_model {
     double memory_Bps; /* of the device; NaN: not known */
     double start_s;    /* that each collective takes longer than alone (sim/step/overlap.h) */
     enum lk_evidence evidence;
-    char evidence_text[64];
+    char evidence_text[LK_EVIDENCE_TEXT_BYTES];
     double batch_extrapolation, bytes_extrapolation; /* extrapolation factors; 1: none */
     double batch_sd;   /* relative, of the compute time: the error of batch_extrapolation */
     double compute_sd; /* relative uncertainty of the compute time */

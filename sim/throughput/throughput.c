@@ -111,16 +111,27 @@ static int by_batch_and_gpus(const void *a, const void *b)
 /* ---- Contradictions ---- */
 
 /* Of 913 pairs of neighbouring counts in the published series of bench/data, a GPU's throughput
- * grows by more than the first in 2, and the throughput of all by less than the second in 4. */
-static const double GROWTH_DOUBTED = 1.25, GAIN_DOUBTED = 1.1;
+ * grows by more than the first in 2, and the throughput of all by less than the second in 4. Over
+ * counts in between it grows by more than the third in one series, but for those with such a pair.
+ */
+static const double GROWTH_DOUBTED = 1.25, GAIN_DOUBTED = 1.1, LONG_GROWTH_DOUBTED = 1.1;
 
-/* Warns of two rows of a batch, of which b has the next count of GPUs. */
-static void check_neighbours(const char *name, const struct row *a, const struct row *b)
+static double of_a_gpu(const struct row *r)
 {
-    int from = a->p.config.world_size, to = b->p.config.world_size;
-    double all = b->p.throughput / a->p.throughput, each = all * from / to;
+    return r->p.throughput / r->p.config.world_size;
+}
 
-    if (each > GROWTH_DOUBTED)
+/* Warns of a row of a batch. next: the one with the next smaller count; least: the one of the
+ * smaller counts with the least throughput a GPU. */
+static void check_growth(const char *name, const struct row *next, const struct row *least,
+                         const struct row *b)
+{
+    const struct row *a =
+        least == next || of_a_gpu(b) / of_a_gpu(next) > GROWTH_DOUBTED ? next : least;
+    int from = a->p.config.world_size, to = b->p.config.world_size;
+    double all = b->p.throughput / next->p.throughput, each = of_a_gpu(b) / of_a_gpu(a);
+
+    if (each > (a == next ? GROWTH_DOUBTED : LONG_GROWTH_DOUBTED))
         lk_log(LK_LOG_SIM, LK_WARN,
                "%s:%zu: a GPU of %d brings %.3g times what one of %d brings (line %zu): is one of "
                "the two throughputs wrong, or of another job?",
@@ -129,7 +140,7 @@ static void check_neighbours(const char *name, const struct row *a, const struct
         lk_log(LK_LOG_SIM, LK_WARN,
                "%s:%zu: %d GPUs bring %.3g times the throughput of %d (line %zu): is it samples a "
                "second of all GPUs, and not a GPU's, or the time of a step?",
-               name, b->line, to, all, from, a->line);
+               name, b->line, to, all, next->p.config.world_size, next->line);
 }
 
 /* Make one point of each configuration, the median of its rows, and warn of rows that contradict
@@ -137,7 +148,7 @@ static void check_neighbours(const char *name, const struct row *a, const struct
 static enum lk_status merge(struct lk_throughput_table *t, struct row *rows, size_t n)
 {
     enum lk_status st = LK_OK;
-    const struct row *last = NULL;
+    const struct row *last = NULL, *least = NULL;
     double *repeats = NULL;
 
     LK_TRY(lk_alloc(&repeats, n, sizeof *repeats));
@@ -161,9 +172,12 @@ static enum lk_status merge(struct lk_throughput_table *t, struct row *rows, siz
         first->p.least = rows[lo].p.throughput;
         first->p.most = rows[hi].p.throughput;
         first->p.throughput = lk_stats_median(repeats, k);
-        if (last && lk_throughput_same_batch(&last->p.config, &first->p.config) &&
-            last->p.config.world_size < first->p.config.world_size)
-            check_neighbours(t->name, last, first);
+        if (last && !lk_throughput_same_batch(&last->p.config, &first->p.config))
+            last = least = NULL;
+        if (last && last->p.config.world_size < first->p.config.world_size)
+            check_growth(t->name, last, least, first);
+        if (!least || of_a_gpu(first) < of_a_gpu(least))
+            least = first;
         last = first;
         t->points[t->n++] = first->p;
     }

@@ -99,25 +99,27 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
 
 /* ---- Grades ---- */
 
-/* Grades a prediction beyond the rows as a preset's where the network is a preset's. */
+/* Grades a prediction beyond the rows as a preset's where the network is a preset's; its reach is
+ * said all the same. */
 static enum lk_status grade_model(const struct table *e, struct lk_prediction *p)
 {
     enum lk_evidence grade;
-    char text[sizeof p->evidence_text];
+    char model[sizeof p->evidence_text], own[sizeof p->evidence_text];
     size_t at;
 
     LK_PASS(lk_step_prior_shape(e->step, &p->config, &at));
-    lk_step_prior_grade(e->step, at, &grade, text, sizeof text);
+    lk_step_prior_grade(e->step, at, &grade, model, sizeof model);
     if (grade != LK_EVIDENCE_PRESET)
         return LK_OK;
+    memcpy(own, p->evidence_text, sizeof own);
     p->evidence = grade;
-    snprintf(p->evidence_text, sizeof p->evidence_text, "%s", text);
+    snprintf(p->evidence_text, sizeof p->evidence_text, "%.31s; %.120s", model, own);
     return LK_OK;
 }
 
 static enum lk_status grade(const struct table *e, struct lk_prediction *p)
 {
-    const struct lk_config *c = &p->config, *reference = smallest(e, c);
+    const struct lk_config *c = &p->config;
     bool below = false, above = false;
 
     for (size_t i = 0; i < e->t->n; i++) {
@@ -129,16 +131,12 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
     p->evidence = !isnan(p->measured_s)                ? LK_EVIDENCE_MEASURED
                   : below && above && !e->is_elsewhere ? LK_EVIDENCE_INTERPOLATED
                                                        : LK_EVIDENCE_EXTRAPOLATED;
-    if (e->is_elsewhere)
-        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to %s machine",
-                 e->is_altered ? "a changed" : "another");
-    else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !reference)
-        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to another %s",
-                 lk_throughput_differs(e->t, c));
-    else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED)
-        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated x%.3g on gpus",
-                 above ? (double)reference->world_size / c->world_size
-                       : (double)c->world_size / e->largest->world_size);
+    if (p->evidence == LK_EVIDENCE_EXTRAPOLATED)
+        lk_throughput_say_beyond(e->t,
+                                 !e->is_elsewhere ? NULL
+                                 : e->is_altered  ? "a changed machine"
+                                                  : "another machine",
+                                 p);
     else
         snprintf(p->evidence_text, sizeof p->evidence_text, "%s", lk_evidence_name(p->evidence));
     return e->step && p->evidence == LK_EVIDENCE_EXTRAPOLATED ? grade_model(e, p) : LK_OK;
@@ -242,7 +240,12 @@ static enum lk_status estimate(void *self, const struct lk_config *c, double *ou
 {
     struct table *e = self;
     struct lk_prediction p = {.config = *c};
+    const size_t row = row_of(e, c);
 
+    if (row < e->t->n) {
+        *out_step_s = e->measured[row].step_s;
+        return LK_OK;
+    }
     LK_PASS(set_step(&e->fit, e->q.grid.level, &p));
     LK_PASS(set_bound(e->step, &p));
     *out_step_s = fmax(p.step_s, p.bound_s);

@@ -4,6 +4,7 @@
 #include "sim/throughput/scaling_interval.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Returns the extrapolation factor of the batch from the nearest measured one. */
 static double batch_extrapolation(const struct lk_throughput_reach *r, const struct lk_config *c)
@@ -98,7 +99,8 @@ enum lk_status lk_throughput_say_width(const struct lk_throughput_table *t,
                             far->sources, far->law, far->constant);
 }
 
-const char *lk_throughput_differs(const struct lk_throughput_table *t, const struct lk_config *c)
+/* Returns the setting in which every row differs from a configuration, its batch first. */
+static const char *differs(const struct lk_throughput_table *t, const struct lk_config *c)
 {
     const char *what = "local batch";
 
@@ -113,4 +115,33 @@ const char *lk_throughput_differs(const struct lk_throughput_table *t, const str
             what = row->cap_bytes != c->cap_bytes ? "bucket cap" : "exchange of gradients";
     }
     return what;
+}
+
+void lk_throughput_say_beyond(const struct lk_throughput_table *t, const char *machine,
+                              struct lk_prediction *p)
+{
+    const struct lk_config *c = &p->config;
+    double least = INFINITY, most = 0;
+    bool alike = false;
+    const char *joint;
+
+    for (size_t i = 0; i < t->n; i++)
+        alike |= lk_throughput_same_batch(&t->points[i].config, c);
+    for (size_t i = 0; i < t->n; i++) {
+        const struct lk_config *row = &t->points[i].config;
+
+        if (alike && !lk_throughput_same_batch(row, c))
+            continue;
+        least = fmin(least, row->world_size);
+        most = fmax(most, row->world_size);
+    }
+    joint = machine || !alike ? "," : "";
+    snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated%s%s%s", *joint ? " to " : "",
+             machine || alike ? "" : "another ",
+             machine ? machine
+             : alike ? ""
+                     : differs(t, c));
+    lk_evidence_add_reach(p->evidence_text, &joint,
+                          fmax(least / c->world_size, c->world_size / most), "gpus");
+    lk_evidence_add_reach(p->evidence_text, &joint, p->batch_extrapolation, "local batch");
 }

@@ -19,8 +19,10 @@ struct lk_throughput_reach {
 enum lk_status lk_throughput_check_reach(const struct lk_throughput_reach *r,
                                          const struct lk_config *c, double *out_batch);
 
-/* Return the setting in which every row differs from a configuration, its batch first. */
-const char *lk_throughput_differs(const struct lk_throughput_table *t, const struct lk_config *c);
+/* Write the evidence of a prediction beyond the rows: on which machine (NULL: theirs), in which
+ * setting no row has, how many times beyond the rows. */
+void lk_throughput_say_beyond(const struct lk_throughput_table *t, const char *machine,
+                              struct lk_prediction *p);
 
 /* Say of a forecast by the law alone which width the interval of the farthest count has, and how
  * that was judged. */

@@ -59,7 +59,13 @@ static const struct {
     {SCALE, "predict --throughput", "--gpus=64", 0, "extrapolated x2 on gpus"},
     {SCALE, "predict --throughput", "--gpus=16 --format=csv", 0, "measured"},
     {SCALE, "predict --throughput", "--gpus=64 --local-batch=64", 0,
-     "extrapolated to another local batch"},
+     "extrapolated to another local batch, x2 on gpus, x2 on local batch"},
+    /* Efficiency is of the smallest row, fewer GPUs asked for or not. */
+    {"gpus,throughput\n4,390\n8,770\n", "predict --throughput", "--gpus=2,8", 0,
+     "of linear scaling from 4 GPUs"},
+    /* The rows rise again behind a poor one: there is no knee before. */
+    {"gpus,nodes,throughput\n8,1,100\n16,2,140\n32,4,300\n64,8,560\n", "predict --throughput",
+     "--gpus=64", 0, "No knee within"},
     {SCALE, "validate --throughput", "", 0, "of 5"},
     {ONE_NODE, "predict --throughput", "--gpus=8", 0, "assumed: GPUs of a node: 8 GPUs a node"},
     {ONE_NODE, "predict --throughput", "--gpus=16", 1, "The cheapest run that would supply it: 2"},
@@ -184,6 +190,7 @@ static const struct {
      "t.csv:4: a GPU of 4 brings 9.74 times what one of 2 brings (line 3)"},
     {"gpus,throughput\n1,100\n2,195\n4,3800\n8,740\n",
      "t.csv:5: 8 GPUs bring 0.195 times the throughput of 4 (line 4)"},
+    /* No row is far above the one before it. */
     {"gpus,throughput\n1,0.31\n2,0.32\n4,0.33\n", "t.csv:3: 2 GPUs bring 1.03 times"},
     {"gpus,throughput\n1,100\n1,1000\n4,3800\n",
      "t.csv:3: the same configuration of 1 GPUs has 10 times the throughput of line 2"},
@@ -209,6 +216,21 @@ static const struct {
      "assumed: GPUs of a node: 8 GPUs a node"},
     {"gpus,throughput\n1,100\n9,800\n", "--gpus=18", 2, "how many has a node"},
 };
+
+/* No row is far above the one before it, and the last is far above the first. */
+START_TEST(growth_over_several_rows_is_doubted)
+{
+    char *path = scratch_put("t.csv", "gpus,throughput\n1,100\n2,215\n4,462\n", 34);
+    struct program p;
+
+    program_run(&p, scratch_dir, 0, "predict --throughput %s --gpus=8", path);
+    ck_assert_msg(strstr(p.err, "t.csv:4: a GPU of 4 brings 1.16 times what one of 1 brings (line "
+                                "2)"),
+                  "%s", p.err);
+    program_fini(&p);
+    free(path);
+}
+END_TEST
 
 START_TEST(a11_rows_without_nodes_are_placed)
 {
@@ -304,6 +326,7 @@ END_TEST
 SUITE(throughput, t)
 {
     tcase_add_test(t, b_a_preset_network_is_assumed);
+    tcase_add_test(t, growth_over_several_rows_is_doubted);
     tcase_add_test(t, a11_plans_of_a_table);
     tcase_add_test(t, a11_the_cap_of_one_rank_does_not_count);
     tcase_add_test(t, b_a_smaller_local_batch_is_answered);

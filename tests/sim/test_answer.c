@@ -81,6 +81,31 @@ START_TEST(a_point_is_a_sentence)
 }
 END_TEST
 
+/* An end that is the estimate is a limit, and is said to be one. */
+static const struct {
+    double lo_s, hi_s;
+    const char *says;
+} sides[] = {
+    {0.01, 0.012, "10.0 ms a step (10.0 to 12.0; no less: what is not known can only lengthen it)"},
+    {0.009, 0.01, "10.0 ms a step (9.00 to 10.0; no more: what is not known can only shorten it)"},
+    {0.00999, 0.0101, "10.0 ms a step (9.99 to 10.1), 51"},
+    {0.01, 0.01, "10.0 ms a step (10.0 to 10.0), 51"},
+};
+
+START_TEST(an_interval_of_one_side_says_so)
+{
+    struct lk_forecast_point p = point(64, 0.9, 0.8, 1);
+    struct lk_forecast f;
+
+    p.step_lo_s = sides[_i].lo_s;
+    p.step_hi_s = sides[_i].hi_s;
+    make(&f, "1 GPU", &p, 1);
+    ck_assert_int_eq(lk_answer_point(&f, 0), LK_OK);
+    ck_assert_msg(strstr(f.answer[0], sides[_i].says) != NULL, "%s", f.answer[0]);
+    lk_forecast_fini(&f);
+}
+END_TEST
+
 /* Loss, back-tests, a faster count, and the configuration are said where they are known. */
 START_TEST(what_is_known_is_said)
 {
@@ -93,6 +118,7 @@ START_TEST(what_is_known_is_said)
     p[0].throughput_per_s = 9000;
     p[1].config.accumulation = 4;
     p[1].evidence = LK_EVIDENCE_PRESET;
+    strcpy(p[1].evidence_text, "preset; extrapolated x15625 on local batch");
     p[1].losses_s[LK_LOSS_IDEAL] = 0.002;
     p[1].losses_s[LK_LOSS_WIRE] = 0.006;
     p[1].losses_s[LK_LOSS_REST] = 0.002;
@@ -106,8 +132,9 @@ START_TEST(what_is_known_is_said)
         strncmp(f.answer[0], "8 GPUs with accumulation 4 reach 20 %", strlen("8 GPUs with acc")),
         0);
     ck_assert_str_eq(f.answer[1], "Fewer are faster: 2 GPUs, with 9,000 samples/s.");
-    ck_assert_str_eq(f.answer[2], "Evidence: datasheet numbers of ethernet-25g; held-out "
-                                  "runs: 1 of 2 inside the 90 % interval, mean error 15.0 %.");
+    ck_assert_str_eq(f.answer[2], "Evidence: datasheet numbers of ethernet-25g; "
+                                  "extrapolated x15625 on local batch; held-out runs: 1 of 2 "
+                                  "inside the 90 % interval, mean error 15.0 %.");
     ck_assert_ptr_nonnull(
         strstr(f.answer[0], "; most is lost to blocking communication, 60 % of the step."));
     lk_forecast_fini(&f);
@@ -150,6 +177,7 @@ END_TEST
 
 SUITE(answer, t)
 {
+    tcase_add_loop_test(t, an_interval_of_one_side_says_so, 0, (int)LK_COUNT(sides));
     tcase_add_loop_test(t, a_point_is_a_sentence, 0, (int)LK_COUNT(points));
     tcase_add_test(t, what_is_known_is_said);
     tcase_add_loop_test(t, numbers_have_three_digits, 0, (int)LK_COUNT(numbers));
