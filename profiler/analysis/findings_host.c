@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const double idle_share = 0.1; /* of forward and backward */
 
@@ -18,24 +19,40 @@ static double most_s(const struct lk_host_use *u, double step_s)
     return step_s * ((isnan(u->waited_s) ? 0 : u->waited_s / u->window_s) + u->stolen);
 }
 
-/* Report hosts whose processors others took while the ranks wanted them. What that costs a step is
- * not known: it is in what the ranks then do late, and longer delays have another cause. */
+/* Return true if all hosts are one machine's containers. */
+static bool are_one(const struct lk_run_host *hosts, size_t n)
+{
+    for (size_t h = 1; h < n; h++)
+        if (strcmp(hosts[h].machine, hosts[0].machine) != 0)
+            return false;
+    return true;
+}
+
+/* Report hosts whose processors others took while the ranks wanted them; those of one machine once.
+ * What that costs a step is not known: it is in what the ranks then do late, and longer delays have
+ * another cause. */
 enum lk_status lk_find_host_busy_(struct lk_analysis *a)
 {
     struct lk_run_host *hosts = NULL;
     enum lk_status st = LK_OK;
     size_t n = 0;
+    bool one;
 
     LK_TRY(lk_run_hosts(a->run, &hosts, &n));
-    for (size_t h = 0; h < n; h++) {
+    one = are_one(hosts, n);
+    for (size_t h = 0; h < (one ? 1 : n); h++) {
         char text[256];
 
         if (!hosts[h].use.n_ranks || !lk_host_is_busy(&hosts[h].use))
             continue;
         lk_host_use_text(&hosts[h].use, text, sizeof text);
         LK_TRY(lk_finding_add_(a, LK_FINDING_HOST_BUSY, -1, NAN, "host busy: %s%s%s",
-                               n > 1 ? hosts[h].name : "", n > 1 ? ": " : "", text));
-        a->findings[a->n_findings - 1].host = n > 1 ? hosts[h].name : NULL;
+                               one ? "" : hosts[h].name,
+                               !one    ? ": "
+                               : n > 1 ? "all hosts are one machine: "
+                                       : "",
+                               text));
+        a->findings[a->n_findings - 1].host = one ? NULL : hosts[h].name;
         a->findings[a->n_findings - 1].most_s = most_s(&hosts[h].use, a->step_s);
     }
 out:

@@ -262,7 +262,8 @@ static bool judge(const struct judge *j, size_t of, struct lk_slow_link *out)
            LK_HOP_CHANCE;
 }
 
-/* Mark the hops of an end; return true if there are some in and some out. */
+/* Mark the hops of an end that no slow end explains; return true if there are some in and some out.
+ */
 static bool suspect_end(struct judge *j, size_t end)
 {
     bool in = false, out = false;
@@ -270,11 +271,21 @@ static bool suspect_end(struct judge *j, size_t end)
     for (size_t k = 0; k < j->h->n; k++) {
         const struct lk_run_hop *x = &j->h->hops[k];
 
-        j->suspect[k] = x->from_end == end || x->to_end == end;
-        in = in || x->to_end == end;
-        out = out || x->from_end == end;
+        j->suspect[k] = !j->accused[k] && (x->from_end == end || x->to_end == end);
+        in = in || (j->suspect[k] && x->to_end == end);
+        out = out || (j->suspect[k] && x->from_end == end);
     }
     return in && out;
+}
+
+/* Return true if a rank of the end is late: what is sent to it is slow, too. */
+static bool is_late_end(const struct lk_run_hops *h, const struct lk_hop_excuse *excuses,
+                        size_t end)
+{
+    for (size_t k = 0; k < h->n; k++)
+        if (h->hops[k].to_end == end && excuses[h->hops[k].to].late)
+            return true;
+    return false;
 }
 
 static int rate_order(const void *a, const void *b)
@@ -284,7 +295,8 @@ static int rate_order(const void *a, const void *b)
     return (x->rate_Bps > y->rate_Bps) - (x->rate_Bps < y->rate_Bps);
 }
 
-static size_t find_ends(struct judge *j, const struct lk_hop_excuse *excuses,
+/* Find the slow ends among those that are late, or among the others. */
+static size_t find_ends(struct judge *j, const struct lk_hop_excuse *excuses, bool late,
                         struct lk_slow_link *out)
 {
     size_t n = 0;
@@ -295,14 +307,14 @@ static size_t find_ends(struct judge *j, const struct lk_hop_excuse *excuses,
 
         for (size_t k = 0; k < e; k++)
             again = again || j->h->hops[k].from_end == x.at;
-        if (!again && !excuses[x.at].busy && suspect_end(j, x.at) && judge(j, j->h->n, &x))
+        if (!again && !excuses[x.at].busy && is_late_end(j->h, excuses, x.at) == late &&
+            suspect_end(j, x.at) && judge(j, j->h->n, &x))
             out[n++] = x;
     }
-    for (size_t i = 0; i < n; i++) {
-        (void)suspect_end(j, out[i].at);
+    for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < j->h->n; k++)
-            j->accused[k] = j->accused[k] || j->suspect[k];
-    }
+            j->accused[k] = j->accused[k] || j->h->hops[k].from_end == out[i].at ||
+                            j->h->hops[k].to_end == out[i].at;
     return n;
 }
 
@@ -335,7 +347,8 @@ enum lk_status lk_run_hops_slow(const struct lk_run_hops *h, const struct lk_hop
     LK_TRY(lk_alloc(&j.suspect, h->n + 1, sizeof *j.suspect));
     LK_TRY(lk_alloc(&j.others, h->n + 1, sizeof *j.others));
     if (h->n > 2) {
-        *n = find_ends(&j, excuses, out);
+        *n = find_ends(&j, excuses, false, out);
+        *n += find_ends(&j, excuses, true, out + *n);
         *n += find_pairs(&j, excuses, out + *n);
     }
     qsort(out, *n, sizeof *out, rate_order);

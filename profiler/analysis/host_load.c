@@ -86,11 +86,12 @@ enum lk_status lk_run_hosts(const struct lk_run *run, struct lk_run_host **out, 
         while (h < found && strcmp(hosts[h].name, run->traces[k].info.host) != 0)
             h++;
         if (h == found)
-            hosts[found++] = (struct lk_run_host){.name = run->traces[k].info.host, .rank = k};
+            hosts[found++] = (struct lk_run_host){
+                .name = run->traces[k].info.host, .machine = seen[k].machine, .rank = k};
         hosts[h].n++;
     }
     for (size_t h = 0; h < found && all; h++)
-        hosts[h].use = lk_host_use_sum(seen, run->n, seen[hosts[h].rank].machine);
+        hosts[h].use = lk_host_use_sum(seen, run->n, hosts[h].machine);
     *out = hosts;
     hosts = NULL;
     *n = found;

@@ -9,7 +9,8 @@
 
 /* A host of a run: ranks with one host name. */
 struct lk_run_host {
-    const char *name;       /* the run's */
+    const char *name;       /* the run's, as all texts */
+    const char *machine;    /* containers of one machine have the same */
     size_t rank;            /* index of its first rank */
     size_t n;               /* of its ranks that are here */
     struct lk_host_use use; /* of the machine it is on; n_ranks 0: not known, as not all of the

@@ -140,6 +140,32 @@ START_TEST(a_slow_pair_is_named)
 }
 END_TEST
 
+/* A rank that is late receives slowly. If it sends to a slow host, that one alone is named; if its
+ * own link is slow, it is. */
+START_TEST(a_late_rank_before_a_slow_host_is_innocent)
+{
+    struct lk_rng g = lk_rng_init(9, (uint64_t)_i);
+
+    for (size_t c = 0; c < cases_or(100); c++) {
+        size_t n = 4 + c % 5, late = (size_t)((double)n * lk_rng_uniform(&g)), at, n_found;
+        struct lk_slow_link found[2 * MOST];
+        double rates[MOST];
+        size_t order[MOST];
+        struct ring r;
+
+        at = _i ? late : (late + 1) % n;
+        memcpy(rates, full, sizeof rates);
+        rates[at] = 0.5;
+        shuffle(order, n, &g);
+        fill(&r, n, rates, (int)((late + n - 1) % n), 0.7, 0.04, order, &g);
+        r.excuses[order[late]].late = true;
+        n_found = slow_of(&r, found);
+        ck_assert_uint_eq(n_found, 1);
+        ck_assert(!found->pair && found->at == order[at]);
+    }
+}
+END_TEST
+
 /* Equal hops whose rates vary by half, and hops that are slow in turns, accuse nobody: fewer than 1
  * in 100 rings may. */
 START_TEST(noise_accuses_nobody)
@@ -379,6 +405,7 @@ SUITE(hops, t)
     tcase_add_loop_test(t, hops_to_several_ranks_are_told_apart, 0, 6);
     tcase_add_loop_test(t, a_slow_host_is_named, 0, 3);
     tcase_add_loop_test(t, a_slow_pair_is_named, 0, 3);
+    tcase_add_loop_test(t, a_late_rank_before_a_slow_host_is_innocent, 0, 2);
     tcase_add_test(t, noise_accuses_nobody);
     tcase_add_test(t, without_contrast_or_steps_nobody_is_named);
     tcase_add_loop_test(t, a_run_says_its_slow_host, 0, 8);

@@ -212,6 +212,7 @@ START_TEST(a_busy_machine_slows_compute_beside_communication)
     struct lk_analysis a = {0};
     const struct lk_finding *slower;
     struct step_model m;
+    size_t said = 0;
 
     m = step_model_default((struct step_model){.ranks = 1});
     must(step_model_run(&m, &traces, NULL));
@@ -221,8 +222,15 @@ START_TEST(a_busy_machine_slows_compute_beside_communication)
     slower = find(&a, LK_FINDING_OVERLAP_SLOWDOWN);
     ck_assert_ptr_nonnull(slower);
     ck_assert_int_eq(slower->cause >= 0, _i);
-    if (_i)
+    for (size_t i = 0; i < a.n_findings; i++)
+        said += a.findings[i].id == LK_FINDING_HOST_BUSY;
+    ck_assert_uint_eq(said, (size_t)_i); /* once, of four hosts */
+    if (_i) {
         ck_assert_uint_eq(a.findings[slower->cause].id, LK_FINDING_HOST_BUSY);
+        ck_assert_ptr_null(a.findings[slower->cause].host);
+        ck_assert_ptr_nonnull(
+            strstr(a.findings[slower->cause].text, "host busy: all hosts are one machine: "));
+    }
     lk_analysis_fini(&a);
     lk_run_fini(&one);
     lk_run_fini(&run);
