@@ -403,18 +403,20 @@ static size_t root_of(const struct lk_analysis *a, size_t i)
 }
 
 /* Pay each finding without a cause from the rows that it and its consequences are of: no second is
- * worth anything twice. The table has what is nearer to a cause first, and so it is paid. A
- * consequence is worth at most what its cause is. */
+ * worth anything twice. Those whose own cost is known are paid first; a cause that has but its
+ * consequence's gets what is left. The table has what is nearer to a cause first, and so it is
+ * paid. A consequence is worth at most what its cause is. */
 static void settle_worth(struct lk_analysis *a)
 {
     struct ledger l = ledger_of(a);
 
-    for (int id = 0; id < LK_FINDING_COUNT; id++)
+    for (int turn = 0; turn < 2 * LK_FINDING_COUNT; turn++)
         for (size_t i = 0; i < a->n_findings; i++) {
             struct lk_finding *f = &a->findings[i];
             unsigned of = 0;
 
-            if ((int)f->id != id || f->cause >= 0 || isnan(f->cost_s))
+            if ((int)f->id != turn % LK_FINDING_COUNT || f->inherited != turn / LK_FINDING_COUNT ||
+                f->cause >= 0 || isnan(f->cost_s))
                 continue;
             for (size_t k = 0; k < a->n_findings; k++)
                 of |= root_of(a, k) == i ? rows[a->findings[k].id].of : 0;

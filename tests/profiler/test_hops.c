@@ -216,39 +216,9 @@ END_TEST
 
 /* ---- Traces ---- */
 
-/* Record in a trace what TCP told of the hop to a rank, which carries a part of each collective's
- * bytes, behind each collective. */
-static void record_part(struct lk_trace *t, int to, double Bps, double part)
-{
-    uint16_t names[LK_HOP_VALUES];
-    size_t n = t->n_spans;
-
-    for (int v = 0; v < LK_HOP_VALUES; v++)
-        names[v] = trace_add_name(t, lk_hop_value_name((enum lk_hop_value)v));
-    for (size_t i = 0; i < n; i++) {
-        const struct lk_span s = t->spans[i].span;
-        const uint32_t track = t->spans[i].track;
-        const double bytes = part * (double)s.bytes;
-        const double values[LK_HOP_VALUES] = {bytes, bytes / Bps + 0.001, 0.001, 0};
-
-        if (s.kind != LK_SPAN_COLLECTIVE)
-            continue;
-        for (int v = 0; v < LK_HOP_VALUES; v++)
-            trace_add_span(t, track,
-                           (struct lk_span){.kind = LK_SPAN_COUNTER,
-                                            .name = names[v],
-                                            .step = s.step,
-                                            .index = to,
-                                            .seq = s.seq,
-                                            .start_ns = s.end_ns,
-                                            .end_ns = s.end_ns,
-                                            .value = values[v]});
-    }
-}
-
 static void record(struct lk_trace *t, int to, double Bps)
 {
-    record_part(t, to, Bps, 1);
+    trace_add_hop(t, to, Bps, 1);
 }
 
 /* Analyse n ranks whose collectives end late on rank `late`, and whose hops have these rates; NULL:
@@ -383,9 +353,9 @@ START_TEST(hops_to_several_ranks_are_told_apart)
         for (int far = 1; far <= 2; far++) {
             int to = (k + far) % 6;
 
-            record_part(&traces[k], to, k == _i || to == _i ? 1e7 : 2e7, 1.0 / far);
+            trace_add_hop(&traces[k], to, k == _i || to == _i ? 1e7 : 2e7, 1.0 / far);
         }
-        record_part(&traces[k], (k + 3) % 6, 1e6, 0.01);
+        trace_add_hop(&traces[k], (k + 3) % 6, 1e6, 0.01);
         trace_add_done(&traces[k]);
     }
     must(lk_run_take("model", traces, 6, &run));

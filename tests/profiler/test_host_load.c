@@ -237,8 +237,45 @@ START_TEST(a_busy_machine_slows_compute_beside_communication)
 }
 END_TEST
 
+/* A busy machine may be why communication blocks, at a cost that nobody knows: a slow link beside
+ * it is worth what its rate says, and only the rest is left for the machine. */
+START_TEST(a_busy_machine_leaves_a_slow_link_its_worth)
+{
+    static const struct lk_host_load busy = {{8, 6, 0, 1, 0.9}};
+    const struct step_model m =
+        step_model_default((struct step_model){.ranks = RANKS, .bandwidth_Bps = 1e8});
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+    const struct lk_finding *link, *machine;
+    double wire_s;
+
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < RANKS; k++) {
+        free(traces[k].info.host);
+        must(lk_asprintf(&traces[k].info.host, "node%d", k));
+        record(&traces[k], "a", &busy);
+        trace_add_hop(&traces[k], (k + 1) % RANKS, k < 2 ? 8e7 : 1e8, 1);
+        trace_add_done(&traces[k]);
+    }
+    must(lk_run_take("model", traces, RANKS, &run));
+    must(lk_analyze(&run, NULL, 0, &a));
+    link = find(&a, LK_FINDING_SLOW_LINK);
+    machine = find(&a, LK_FINDING_HOST_BUSY);
+    ck_assert_ptr_nonnull(link);
+    ck_assert_ptr_nonnull(machine);
+    ck_assert(machine->inherited);
+    wire_s = a.losses_s[LK_LOSS_WIRE];
+    ck_assert_double_eq_tol(link->cost_s, 0.2 * wire_s, 0.05 * wire_s);
+    ck_assert_double_le(link->cost_s + machine->cost_s, a.step_s - a.losses_s[LK_LOSS_IDEAL]);
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
 SUITE(host_load, t)
 {
+    tcase_add_test(t, a_busy_machine_leaves_a_slow_link_its_worth);
     tcase_add_loop_test(t, a_busy_machine_slows_compute_beside_communication, 0, 2);
     tcase_add_test(t, a_sum_by_hand);
     tcase_add_loop_test(t, what_makes_a_host_busy, 0, 9);

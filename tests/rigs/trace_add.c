@@ -1,5 +1,7 @@
 #include "tests/rigs/trace_add.h"
 
+#include "facts/hops.h"
+
 #include "base/array.h"
 #include "tests/rigs/must.h"
 
@@ -46,4 +48,32 @@ const struct lk_span *trace_find(const struct lk_trace *t, enum lk_span_kind kin
         if (t->spans[i].span.kind == kind && t->spans[i].span.step == step)
             return &t->spans[i].span;
     return NULL;
+}
+
+void trace_add_hop(struct lk_trace *t, int to, double Bps, double part)
+{
+    uint16_t names[LK_HOP_VALUES];
+    size_t n = t->n_spans;
+
+    for (int v = 0; v < LK_HOP_VALUES; v++)
+        names[v] = trace_add_name(t, lk_hop_value_name((enum lk_hop_value)v));
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_span s = t->spans[i].span;
+        const uint32_t track = t->spans[i].track;
+        const double bytes = part * (double)s.bytes;
+        const double values[LK_HOP_VALUES] = {bytes, bytes / Bps + 0.001, 0.001, 0};
+
+        if (s.kind != LK_SPAN_COLLECTIVE)
+            continue;
+        for (int v = 0; v < LK_HOP_VALUES; v++)
+            trace_add_span(t, track,
+                           (struct lk_span){.kind = LK_SPAN_COUNTER,
+                                            .name = names[v],
+                                            .step = s.step,
+                                            .index = to,
+                                            .seq = s.seq,
+                                            .start_ns = s.end_ns,
+                                            .end_ns = s.end_ns,
+                                            .value = values[v]});
+    }
 }
