@@ -40,6 +40,7 @@ void lk_prediction_raise(struct lk_prediction *p)
 void lk_assumed_terms_add(struct lk_assumed_terms *u, const struct lk_prediction *p)
 {
     u->fixed_sd = fmax(u->fixed_sd, p->assumed.fixed_sd);
+    u->misfit |= p->assumed.misfit;
     u->hook |= p->assumed.hook;
     u->shard |= p->assumed.shard;
 }
@@ -61,6 +62,10 @@ enum lk_status lk_assumed_terms_note(const struct lk_assumed_terms *u, struct lk
                                "no run had these accumulations: what a step takes once is known "
                                "to %.0f %% of a micro-batch (%s)",
                                100 * u->fixed_sd, lk_prior_source(fixed)));
+    if (u->misfit)
+        LK_PASS(lk_forecast_assume(f, "where the runs' time beyond the model went",
+                                   "any share of it may be communication, half of it by the "
+                                   "estimate; a run of 1 GPU, or traces of these, would tell"));
     if (u->hook)
         LK_PASS(lk_forecast_assume(f, "what a compression computes",
                                    "known to a factor of two: no run had one"));

@@ -22,6 +22,7 @@
 struct lk_assumed_terms {
     double fixed_sd; /* of the share of a micro-batch that a step takes once, where no run had so
                         few or so many micro-batches; 0: known */
+    bool misfit;     /* of which part the runs' time beyond the model is */
     bool hook;       /* what a hook computes */
     bool shard;      /* the collectives of a sharded step, and what their launches cost */
 };

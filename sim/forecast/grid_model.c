@@ -34,8 +34,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double FASTEST = 0.05;  /* as in sim/step/step.c */
-static const double LOW_END = 1.645; /* of a 90 % interval, in sd */
+static const double FASTEST = 0.05;     /* as in sim/step/step.c */
+static const double LOW_END = 1.645;    /* of a 90 % interval, in sd */
+static const double MISFIT_TOLD = 0.03; /* of the step: of less it hardly matters where it went */
 
 /*
  * A configuration that was run, and what its steps take beyond the model. What runs of one rank are
@@ -47,6 +48,7 @@ struct anchor {
     enum lk_status status;
     double factor, *factors;           /* of one rank: measured over modelled step; of each draw */
     struct lk_misfit misfit, *misfits; /* of several ranks: of the estimate; of each draw */
+    bool unseen;                       /* nobody knows of which part the misfit is */
     double step_s, *steps;             /* measured; of each draw */
     struct lk_meeting meeting;
 };
@@ -60,6 +62,7 @@ struct lk_grid_model {
     double *z_bucket,
         *z_fixed;     /* standard normal: of a bucket's cost, of what a step takes once, */
     double *z_tensor; /* of a tensor's cost */
+    double *exposed;  /* share of an unseen misfit that is exposed communication */
     struct lk_grid_parts parts;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
@@ -151,9 +154,12 @@ static void set_misfit(struct lk_grid_model *m, const struct lk_grid_point *poin
     struct lk_step_parts p = parts_of(point);
 
     a->misfit = lk_misfit_of(&seen, a->step_s, &p);
+    a->unseen = seen.by == LK_MISFIT_UNSEEN && fabs(a->misfit.whole - 1) > MISFIT_TOLD;
     a->meeting = lk_meeting_of(&point->shape->model, &a->config);
     for (size_t i = 0; i < m->n_draws; i++) {
         p = draw_of(m, point, i, own_in_draw(m, point, i), 1);
+        if (seen.by == LK_MISFIT_UNSEEN)
+            seen.exposed = m->exposed[i];
         a->misfits[i] = lk_misfit_of(&seen, a->steps[i], &p);
     }
 }
@@ -315,7 +321,7 @@ static void take_losses(const struct lk_grid_point *point, const struct lk_misfi
 }
 
 static void set_assumed(const struct lk_grid_model *m, const struct lk_grid_point *point,
-                        struct lk_prediction *p)
+                        const struct anchor *anchor, struct lk_prediction *p)
 {
     const struct lk_config_model *shape = &point->shape->model;
     bool several = p->config.world_size > 1;
@@ -325,6 +331,7 @@ static void set_assumed(const struct lk_grid_model *m, const struct lk_grid_poin
     p->overlap_assumed = shape->overlap_assumed && several;
     p->kappa_unknown = shape->kappa_unknown;
     p->assumed.fixed_sd = point->fixed_sd;
+    p->assumed.misfit = anchor->unseen;
     p->assumed.hook =
         several && shape->hook_share > 0 && p->config.compression != LK_COMPRESSION_NONE;
     p->assumed.shard =
@@ -453,7 +460,7 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
     p->anchor_factor = p->step_s / lk_grid_point_at(&a.point, a.point.shape->link);
     draw_all(m, &a.point, &a.anchor, &a.carry, p);
     take_losses(&a.point, &a.anchor.misfit, &a.carry, p);
-    set_assumed(m, &a.point, p);
+    set_assumed(m, &a.point, &a.anchor, p);
     set_grade(m, &a.point, p->anchor_world_size, p);
     return set_bound(m, &a.point, p);
 }
@@ -487,23 +494,27 @@ enum lk_status lk_grid_model_create(const struct lk_basis *b, struct lk_grid_mod
     size_t n = (size_t)b->options.draws;
     struct lk_grid_evidence inputs;
     double *z_compute, *z_hook, *z_shard;
+    struct lk_rng rng;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct lk_grid_model){.basis = b, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 11 * n, sizeof *m->fresh));
+    LK_TRY(lk_alloc(&m->fresh, 12 * n, sizeof *m->fresh));
     m->z_bucket = m->fresh + 4 * n;
     m->z_fixed = m->fresh + 5 * n;
     z_hook = m->fresh + 6 * n;
     z_shard = m->fresh + 7 * n;
     z_compute = m->fresh + 8 * n;
     m->z_tensor = m->fresh + 9 * n;
+    m->exposed = m->fresh + 11 * n;
     lk_rng_normals(b->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->fresh + n, 7 * n);
     lk_rng_normals(b->options.seed, lk_rng_stream("grid_model.launch", 0), 0, m->z_tensor, 2 * n);
     for (size_t i = 0; i < n; i++) {
         m->draws[i] = lk_basis_draw(b, i);
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
         z_compute[i] = m->draws[i].compute;
+        rng = lk_rng_init(b->options.seed, lk_rng_stream("grid_model.misfit", i));
+        m->exposed[i] = lk_misfit_exposed(lk_rng_uniform(&rng));
     }
     inputs = (struct lk_grid_evidence){.job = b->job,
                                        .cluster = b->cluster,

@@ -38,13 +38,19 @@ struct lk_misfit_carry lk_misfit_carry(const struct lk_meeting *from, const stru
     return carry;
 }
 
+double lk_misfit_exposed(double quantile)
+{
+    return pow(sin(M_PI_2 * quantile), 2);
+}
+
 struct lk_misfit_seen lk_misfit_seen(const double *losses_s, const double *modelled_s,
                                      bool own_known)
 {
     double step_s = 0;
 
     if (!losses_s)
-        return (struct lk_misfit_seen){.by = own_known ? LK_MISFIT_COMMUNICATES : LK_MISFIT_UNSEEN};
+        return (struct lk_misfit_seen){.by = own_known ? LK_MISFIT_COMMUNICATES : LK_MISFIT_UNSEEN,
+                                       .exposed = lk_misfit_exposed(0.5)};
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         step_s += losses_s[i];
     return (struct lk_misfit_seen){
@@ -72,7 +78,14 @@ struct lk_misfit lk_misfit_of(const struct lk_misfit_seen *seen, double measured
     } else if (seen->by == LK_MISFIT_COMMUNICATES && measured_s >= modelled->own_s) {
         m.exposed_s = measured_s - modelled->own_s - modelled->exposed_s;
     } else {
-        m.whole = measured_s / (modelled->own_s + modelled->exposed_s);
+        double modelled_s = modelled->own_s + modelled->exposed_s;
+
+        if (seen->by == LK_MISFIT_UNSEEN) {
+            double more_s = seen->exposed * (measured_s - modelled_s);
+
+            m.exposed_s = fmax(-modelled->exposed_s, more_s * modelled_s / (measured_s - more_s));
+        }
+        m.whole = measured_s / (modelled_s + m.exposed_s);
     }
     return m;
 }

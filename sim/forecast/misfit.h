@@ -4,7 +4,8 @@
  * they waited and communicated longer, and multiplies the whole step by what nothing explains.
  *
  * The runs' losses tell the parts (facts/loss.h). Without them a run of one rank tells a rank's own
- * work, and all beyond it is exposed communication. With neither, the whole misfit is unexplained.
+ * work, and all beyond it is exposed communication. With neither, nobody knows which part it is of:
+ * any share of it may be exposed communication, and the rest multiplies the whole step.
  */
 #ifndef LK_SIM_FORECAST_MISFIT_H
 #define LK_SIM_FORECAST_MISFIT_H
@@ -23,7 +24,8 @@ struct lk_step_parts {
 /* The parts into which measured steps went. */
 struct lk_misfit_seen {
     enum { LK_MISFIT_UNSEEN, LK_MISFIT_COMMUNICATES, LK_MISFIT_SPLIT } by;
-    double exposed, rest;       /* SPLIT: shares of the measured step */
+    double exposed, rest;       /* SPLIT: shares of the measured step; UNSEEN: exposed's of what
+                                   is beyond the model, rest 0 */
     double wait_s, optimizer_s; /* SPLIT: longer than modelled */
 };
 
@@ -50,6 +52,11 @@ struct lk_misfit_carry {
 struct lk_misfit_carry lk_misfit_carry(const struct lk_meeting *from, const struct lk_meeting *to);
 
 extern const struct lk_misfit lk_misfit_none;
+
+/* Return the share of an unseen misfit that is exposed communication, at a quantile of 0 to 1. One
+ * part is mostly to blame, but nobody knows which: the arcsine law, Jeffreys' prior of a share. The
+ * estimate takes the median, a half. */
+double lk_misfit_exposed(double quantile);
 
 /* losses_s: measured, NULL: not known; modelled_s: the model's. own_known: runs of one rank tell a
  * rank's own work. */

@@ -238,6 +238,7 @@ static enum lk_status set_measured(const struct lk_predictor *p, size_t n_runs,
     out->measured_lo_s = e.lo;
     out->measured_hi_s = e.hi;
     out->batch_extrapolation = 1;
+    out->assumed.misfit = false;
     out->evidence = LK_EVIDENCE_MEASURED;
     snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
              lk_evidence_name(LK_EVIDENCE_MEASURED));

@@ -254,6 +254,47 @@ START_TEST(a_longer_wire_is_no_longer_compute)
 }
 END_TEST
 
+/* Where nobody says of which part a run's time beyond the model is, and no run of one rank does,
+ * the interval of four micro-batches holds what they take if it is all communication and if it is
+ * all of the step, by hand, and the estimate lies between. */
+START_TEST(an_unseen_misfit_may_be_of_any_part)
+{
+    struct lk_predictor_options o = {.level = 0.9, .draws = 100, .seed = 1, .scale_error = NAN};
+
+    for (uint64_t i = (uint64_t)_i; i < cases() / 50; i += CHUNKS) {
+        struct lk_rng g = lk_rng_init(23, i);
+        struct world w = {0};
+        struct lk_config c[2];
+        double modelled_s[2], factor = between(&g, 1.3, 3), wire_s, whole_s, all_s;
+        struct lk_predictor *predictor;
+        struct lk_prediction p;
+
+        make_world(i, &w);
+        c[0] = c[1] = w.run;
+        c[1].accumulation = 4;
+        w.job.n_runs = 0;
+        steps_of(&w, c, 2, modelled_s);
+        w.job.n_runs = 1;
+        memset(w.job.runs->losses_s, 0, sizeof w.job.runs->losses_s);
+        for (int s = 0; s < STEPS; s++)
+            w.job.runs->step_s[s] = factor * modelled_s[0];
+        wire_s = modelled_s[1] + (factor - 1) * modelled_s[0];
+        whole_s = factor * modelled_s[1];
+        all_s = whole_s - wire_s;
+        ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &predictor), LK_OK);
+        ck_assert_int_eq(lk_predictor_at(predictor, &c[1], &p), LK_OK);
+        ck_assert_msg(p.lo_s < wire_s + 0.2 * all_s && p.hi_s > whole_s - 0.2 * all_s &&
+                          p.step_s > wire_s + 0.3 * all_s && p.step_s < whole_s - 0.3 * all_s &&
+                          p.assumed.misfit,
+                      "case %llu: %g s (%g to %g), by hand from %g to %g", (unsigned long long)i,
+                      p.step_s, p.lo_s, p.hi_s, wire_s, whole_s);
+        lk_prediction_fini(&p);
+        lk_predictor_destroy(predictor);
+        world_fini(&w);
+    }
+}
+END_TEST
+
 /* The interval of a forecast holds the step measured there, however far from the model it is. */
 START_TEST(the_answer_holds_what_was_measured)
 {
@@ -377,6 +418,7 @@ SUITE(place, c)
     tcase_add_loop_test(c, a_run_is_its_step, 0, CHUNKS);
     tcase_add_loop_test(c, accumulation_adds_micro_batches_alone, 0, CHUNKS);
     tcase_add_loop_test(c, a_longer_wire_is_no_longer_compute, 0, CHUNKS);
+    tcase_add_loop_test(c, an_unseen_misfit_may_be_of_any_part, 0, CHUNKS);
     tcase_add_loop_test(c, the_answer_holds_what_was_measured, 0, CHUNKS);
     tcase_add_loop_test(c, runs_count_at_their_place, 0, 2 * (int)LK_COUNT(places));
     tcase_add_test(c, efficiency_is_of_the_smallest_run);
