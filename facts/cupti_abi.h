@@ -156,8 +156,6 @@ typedef void cupti_callback(void *user, int domain, uint32_t function, const voi
     X(ActivityGetNextRecord, (uint8_t * buffer, size_t bytes, void **record))                      \
     X(ActivityGetNumDroppedRecords, (void *context, uint32_t stream, size_t *out))
 #define CUPTI_NEWER_LIST(X)                                                                        \
-    X(ActivityEnableRuntimeApi, (uint32_t function, uint8_t on))                                   \
-    X(ActivityEnableDriverApi, (uint32_t function, uint8_t on))                                    \
     X(GetThreadIdType, (int *out))                                                                 \
     X(SetThreadIdType, (int type))
 

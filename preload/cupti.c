@@ -49,10 +49,11 @@ static void *subscriber;
 static int thread_id_type = CUPTI_THREAD_ID_DEFAULT; /* the process's */
 static _Atomic bool forked;                          /* this is a child, without the thread */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t changed; /* by CLOCK_MONOTONIC */
-static bool ending;            /* guarded by the lock: the process exits */
-static pthread_t thread;       /* once it is started */
-static _Atomic bool launched;  /* a kernel was launched while launches were watched */
+static pthread_cond_t changed;               /* by CLOCK_MONOTONIC */
+static bool ending;                          /* guarded by the lock: the process exits */
+static atomic_flag ended = ATOMIC_FLAG_INIT; /* it waits for the thread, or has done so */
+static pthread_t thread;                     /* once it is started */
+static _Atomic bool launched;                /* a kernel was launched while launches were watched */
 static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER; /* guards the two below */
 static bool is_open, is_taken; /* the window is open; somebody else has taken CUPTI */
 /* NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables) */
@@ -92,31 +93,11 @@ static void called_back(void *user, int domain, uint32_t function, const void *d
     atomic_store(&launched, true);
 }
 
-/* Of the calls those that matter are recorded, where the version can choose; else all, of which the
- * others are left out as they are read. */
-static const int kinds[] = {CUPTI_MEMCPY, CUPTI_MEMCPY_PEER, CUPTI_MEMSET, CUPTI_CONCURRENT_KERNEL};
-static const int kinds_of_calls[] = {CUPTI_RUNTIME, CUPTI_DRIVER};
-
-static bool can_choose(void)
-{
-    return library.ActivityEnableRuntimeApi && library.ActivityEnableDriverApi;
-}
-
-/* A call that this version does not know is made by nobody: refusals are of no interest. */
-static void choose_calls(uint8_t on)
-{
-#define CHOOSE_RUNTIME                   library.ActivityEnableRuntimeApi
-#define CHOOSE_DRIVER                    library.ActivityEnableDriverApi
-#define CHOOSE(domain, name, number)     (void)CHOOSE_##domain(number, on);
-#define WAIT(domain, name, number, wait) CHOOSE(domain, name, number)
-    CUPTI_LAUNCH_LIST(CHOOSE)
-    CUPTI_COPY_LIST(CHOOSE)
-    CUPTI_WAIT_LIST(WAIT)
-#undef WAIT
-#undef CHOOSE
-#undef CHOOSE_DRIVER
-#undef CHOOSE_RUNTIME
-}
+/* All calls: where CUDA was in use before, calls that are chosen one by one
+ * (cuptiActivityEnableRuntimeApi) have no records (seen on an H200, CUPTI 130001). Those that do
+ * not matter are left out as they are read. */
+static const int kinds[] = {CUPTI_MEMCPY,  CUPTI_MEMCPY_PEER, CUPTI_MEMSET, CUPTI_CONCURRENT_KERNEL,
+                            CUPTI_RUNTIME, CUPTI_DRIVER};
 
 static int enable(void)
 {
@@ -124,19 +105,11 @@ static int enable(void)
 
     for (size_t i = 0; i < LK_COUNT(kinds) && !error; i++)
         error = library.ActivityEnable(kinds[i]);
-    if (!error && can_choose())
-        choose_calls(1);
-    for (size_t i = 0; i < LK_COUNT(kinds_of_calls) && !error && !can_choose(); i++)
-        error = library.ActivityEnable(kinds_of_calls[i]);
     return error;
 }
 
 static void disable(void)
 {
-    for (size_t i = 0; i < LK_COUNT(kinds_of_calls) && !can_choose(); i++)
-        (void)library.ActivityDisable(kinds_of_calls[i]);
-    if (can_choose())
-        choose_calls(0);
     for (size_t i = LK_COUNT(kinds); i-- > 0;)
         (void)library.ActivityDisable(kinds[i]);
 }
@@ -382,6 +355,26 @@ static bool wait_for_window(int64_t from, int64_t delay_ns, bool *is_rank)
     return false;
 }
 
+/*
+ * In a window, let the thread fetch the last records, and end: a search for leaks at the end of the
+ * process (AddressSanitizer) takes what a thread that is about to end owns for lost. The thread may
+ * be stuck in a driver that ends, hence the deadline; glibc before 2.31 has none by another clock.
+ */
+static void end_at_exit(void)
+{
+    struct timespec until;
+
+    if (atomic_load(&forked) || atomic_flag_test_and_set(&ended))
+        return;
+    pthread_mutex_lock(&lock);
+    ending = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += EXIT_WAIT_NS / (int64_t)LK_NS_PER_S;
+    (void)pthread_timedjoin_np(thread, NULL, &until);
+}
+
 static void *run(void *arg)
 {
     const int64_t delay_ns = ns_of("LOCKSTEP_PROFILE_DELAY_S", DELAY_S);
@@ -395,6 +388,8 @@ static void *run(void *arg)
         error = begin_window(is_rank);
     if (error)
         return NULL;
+    /* Again, to be called before what CUPTI has registered: behind its own end its calls crash. */
+    (void)atexit(end_at_exit);
     if (lk_foreign_first_collective()) /* else the file is made with the first kernel */
         (void)lk_foreign_window_open(atomic_load(&buffers.start_ns));
     until = lk_foreign_now() + ns_of("LOCKSTEP_PROFILE_FOR_S", FOR_S);
@@ -410,26 +405,6 @@ static void *run(void *arg)
 static void stop_in_child(void)
 {
     atomic_store(&forked, true);
-}
-
-/*
- * In a window, let the thread fetch the last records, and end: a search for leaks at the end of the
- * process (AddressSanitizer) takes what a thread that is about to end owns for lost. The thread may
- * be stuck in a driver that ends, hence the deadline; glibc before 2.31 has none by another clock.
- */
-static void end_at_exit(void)
-{
-    struct timespec until;
-
-    if (atomic_load(&forked))
-        return;
-    pthread_mutex_lock(&lock);
-    ending = true;
-    pthread_cond_broadcast(&changed);
-    pthread_mutex_unlock(&lock);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += EXIT_WAIT_NS / (int64_t)LK_NS_PER_S;
-    (void)pthread_timedjoin_np(thread, NULL, &until);
 }
 
 /* The process's signals are for its own threads. */

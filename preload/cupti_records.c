@@ -118,7 +118,7 @@ static bool take_call(const void *from, const struct when *w, struct lk_foreign_
     memcpy(&c, from, sizeof c);
     while (i < LK_COUNT(calls) && (calls[i].kind != c.kind || calls[i].function != c.function))
         i++;
-    if (i == LK_COUNT(calls)) /* of versions that cannot choose calls */
+    if (i == LK_COUNT(calls))
         return false;
     r->kind = calls[i].wait ? LK_FOREIGN_SYNC : LK_FOREIGN_LAUNCH;
     r->name = lk_foreign_name(calls[i].wait);

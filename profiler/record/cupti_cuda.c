@@ -200,7 +200,7 @@ static bool stop_early(struct lk_cupti *g)
     pthread_mutex_lock(&g->reading);
     lk_cupti_records_dropped(&g->records, n_dropped);
     pthread_mutex_unlock(&g->reading);
-    lk_cupti_disable(&g->call);
+    lk_cupti_disable(&g->call, atomic_load(&g->chooses));
     return true;
 }
 
@@ -258,7 +258,7 @@ static void *fetch(void *arg)
     g->fetcher.fetched = true;
     pthread_mutex_unlock(&g->fetcher.lock);
     if (!off)
-        lk_cupti_disable(&g->call);
+        lk_cupti_disable(&g->call, atomic_load(&g->chooses));
     (void)g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     unsubscribe(g);
     pthread_mutex_lock(&g->fetcher.lock);
@@ -315,7 +315,7 @@ static enum lk_status start(struct lk_cupti *g)
              atomic_load(&g->chooses) ? "calls by id" : "all calls");
     st = lk_thread_start(&g->fetcher.thread, fetch, g, "CUPTI's records");
     if (st != LK_OK)
-        lk_cupti_disable(&g->call);
+        lk_cupti_disable(&g->call, atomic_load(&g->chooses));
 out:
     if (st != LK_OK)
         unsubscribe(g);

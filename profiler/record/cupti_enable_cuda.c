@@ -6,7 +6,9 @@
  * whole would be records of every event query and context switch, at some cost each. A kernel whose
  * launch is not in this list still has its record, by its stream, without an op. That ids come with
  * calls chosen one by one is CUPTI's documentation (cupti_activity.h); a session looks whether they
- * do, and else takes the kinds, which override the choice.
+ * do, and else takes the kinds, which override the choice. Kinds are switched off only where they
+ * were on: once cuptiActivityDisable was called for one of them, calls chosen later give no records
+ * any more in that process (seen on an H200, CUPTI 130001).
  */
 #include "profiler/record/cupti_impl_cuda.h"
 
@@ -74,22 +76,23 @@ enum lk_status lk_cupti_enable_all_calls(const struct lk_cupti_calls *call)
 
 enum lk_status lk_cupti_enable(const struct lk_cupti_calls *call)
 {
+    const bool chooses = lk_cupti_can_choose(call);
     enum lk_status st = enable_kinds(call, kinds, LK_COUNT(kinds));
 
-    if (st == LK_OK && lk_cupti_can_choose(call))
+    if (st == LK_OK && chooses)
         choose_calls(call, 1);
     else if (st == LK_OK)
         st = lk_cupti_enable_all_calls(call);
     if (st != LK_OK)
-        lk_cupti_disable(call);
+        lk_cupti_disable(call, chooses);
     return st;
 }
 
-void lk_cupti_disable(const struct lk_cupti_calls *call)
+void lk_cupti_disable(const struct lk_cupti_calls *call, bool chose)
 {
     if (lk_cupti_can_choose(call))
         choose_calls(call, 0);
-    for (size_t i = LK_COUNT(all_calls); i-- > 0;)
+    for (size_t i = LK_COUNT(all_calls); !chose && i-- > 0;)
         (void)call->ActivityDisable(all_calls[i].kind);
     for (size_t i = LK_COUNT(kinds); i-- > 0;)
         (void)call->ActivityDisable(kinds[i].kind);

@@ -177,8 +177,10 @@ static void forward(struct cuda_rig *r, size_t rows, size_t inputs, size_t outpu
             (.out = out.d, .gelu = gelu.d, .in = in.d, .weight = weight.d,
              .bias = biased_too ? bias.d : NULL),
             .rows = rows, .inputs = inputs, .outputs = outputs)) {
-        buffer_check_sum(&out, cuda_product_bound(r, inputs), 1);
-        buffer_check(&gelu, 1.2 * cuda_product_bound(r, inputs) + tanh_bound(r));
+        double bound = cuda_product_bound(r, inputs) + cuda_rounded_before(r, biased_too);
+
+        buffer_check_sum(&out, bound, 1);
+        buffer_check(&gelu, 1.2 * bound + tanh_bound(r));
     }
     buffers_free(r);
 }
@@ -191,7 +193,8 @@ static void backward_input(struct cuda_rig *r, size_t rows, size_t inputs, size_
     struct buffer in = buffer_random(r, "gelu_in", real(r), rows * inputs, 3);
     struct buffer din = buffer_random(r, "din", real(r), rows * inputs, 1);
     struct buffer dbias = buffer_random(r, "dbias", real(r), inputs, 1);
-    double bound = 1.2 * cuda_product_bound(r, outputs) + tanh_bound(r);
+    double bound =
+        1.2 * (cuda_product_bound(r, outputs) + cuda_rounded_before(r, true)) + tanh_bound(r);
 
     if (TRY(r, matmul_backward_input,
             (.din = din.dev, .dbias = sums ? dbias.dev : NULL, .dout = dout.dev,
@@ -202,7 +205,7 @@ static void backward_input(struct cuda_rig *r, size_t rows, size_t inputs, size_
         buffer_check_sum(&din, bound, 1);
         /* Errors of tanh may have the same sign. Sums that are added are rounded before. */
         buffer_check(&dbias, bound + SUM_BOUND(rows) + tanh_bound(r) * sqrt((double)rows) +
-                                 (sums == 2 && real(r) == LK_BF16 ? 0x1p-8 : 0));
+                                 cuda_rounded_before(r, sums == 2));
     }
     buffers_free(r);
 }
@@ -219,9 +222,10 @@ static void backward_weight(struct cuda_rig *r, size_t rows, size_t inputs, size
             (.dweight = dweight.dev, .dbias = dbias.dev, .dout = dout.dev, .in = in.dev),
             (.dweight = dweight.d, .dbias = dbias.d, .dout = dout.d, .in = in.d), .rows = rows,
             .inputs = inputs, .outputs = outputs, .accumulate = accumulate, .epilogue = true)) {
-        buffer_check_sum(&dweight, cuda_product_bound(r, rows), 1);
-        buffer_check(&dbias,
-                     cuda_product_bound(r, rows) + (accumulate && real(r) == LK_BF16 ? 0x1p-8 : 0));
+        double bound = cuda_product_bound(r, rows) + cuda_rounded_before(r, accumulate);
+
+        buffer_check_sum(&dweight, bound, 1);
+        buffer_check(&dbias, bound);
     }
     buffers_free(r);
 }

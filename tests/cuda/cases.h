@@ -91,6 +91,8 @@ void cuda_case_epilogues(struct cuda_rig *r);
 
 /* Return the bound of a product's elements, as a part of the largest, for k products a sum. */
 double cuda_product_bound(const struct cuda_rig *r, size_t k);
+/* Return the bound of a sum that is rounded before it is added to, where it is. */
+double cuda_rounded_before(const struct cuda_rig *r, bool is);
 
 /* Run attention of a shape, forward, and backward if so; one of the two results is compared. */
 void cuda_case_attention(struct cuda_rig *r, const struct lk_attention_shape *s, bool backward);

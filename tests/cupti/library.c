@@ -3,6 +3,8 @@
 #include "facts/cupti_abi.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,7 +15,6 @@ enum { RECORD_BYTES = 216, LAUNCH = 211, QUERY = 153 /* cudaEventQuery */ };
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct fake_cupti state = {.version = 130001};
 static bool is_on[64];
-static uint8_t chosen[2][1024]; /* of the runtime, of the driver */
 static cupti_request *request;
 static cupti_complete *complete;
 static uint8_t *buffer;
@@ -27,8 +28,24 @@ struct fake_cupti *fake_state(void)
     return &state;
 }
 
+/* As CUPTI's own end, which it registers when it is first used: its calls crash behind it. */
+static atomic_bool gone;
+static bool registered;
+
+static void leave(void)
+{
+    atomic_store(&gone, true);
+}
+
+static void check_alive(void)
+{
+    if (atomic_load(&gone))
+        abort();
+}
+
 static int result(const char *call)
 {
+    check_alive();
     return state.fail_call && !strcmp(state.fail_call, call) ? state.fail_with : CUPTI_OK;
 }
 
@@ -96,7 +113,7 @@ static void call(uint32_t function, uint32_t correlation, int64_t start_ns, int6
                                          : (uint32_t)(uintptr_t)pthread_self(),
                            .correlation = correlation};
 
-    if (is_on[CUPTI_RUNTIME] || chosen[0][function])
+    if (is_on[CUPTI_RUNTIME])
         put(&c, sizeof c);
 }
 
@@ -181,6 +198,8 @@ int cuptiSubscribe(void **out, cupti_callback *c, void *user)
     *out = &state;
     if (result("cuptiSubscribe"))
         return state.fail_with;
+    if (!registered)
+        registered = !atexit(leave);
     state.subscribed++;
     return CUPTI_OK;
 }
@@ -215,6 +234,7 @@ int cuptiActivityRegisterCallbacks(cupti_request *r, cupti_complete *c)
 
 static int set_kind(int kind, bool on)
 {
+    check_alive();
     pthread_mutex_lock(&lock);
     state.enabled += on - is_on[kind];
     is_on[kind] = on;
@@ -235,6 +255,7 @@ int cuptiActivityDisable(int kind)
 int cuptiActivityFlushAll(uint32_t flags)
 {
     (void)flags;
+    check_alive();
     if (!state.is_late)
         fake_deliver();
     return CUPTI_OK;
@@ -271,26 +292,6 @@ int cuptiEnableCallback(uint32_t on, void *subscriber, int domain, uint32_t func
 }
 
 #ifndef FAKE_OLDER
-
-static int choose(int domain, uint32_t function, uint8_t on)
-{
-    if (function >= sizeof chosen[0])
-        return 1;
-    pthread_mutex_lock(&lock);
-    chosen[domain][function] = on;
-    pthread_mutex_unlock(&lock);
-    return CUPTI_OK;
-}
-
-int cuptiActivityEnableRuntimeApi(uint32_t function, uint8_t on)
-{
-    return choose(0, function, on);
-}
-
-int cuptiActivityEnableDriverApi(uint32_t function, uint8_t on)
-{
-    return choose(1, function, on);
-}
 
 int cuptiGetThreadIdType(int *out)
 {

@@ -47,7 +47,7 @@ static void initialize(const struct fake_cupti *fake, fake_cupti_kernel *kernel)
         return;
     *(void **)&injection = find(dlopen(path, RTLD_NOW | RTLD_LOCAL), "InitializeInjection");
     (void)injection();
-    for (int i = 0; i < WAIT_MS && fake->enabled < 4; i++) {
+    for (int i = 0; i < WAIT_MS && fake->enabled < 6; i++) {
         if (fake->watched)
             kernel("_Z5firstPf", 7, now(), now() + 1);
         usleep(1000);

@@ -246,6 +246,8 @@ static CUptiResult disable(CUpti_ActivityKind kind)
         lose_times();
     was = fake_cupti.enabled[kind];
     fake_cupti.enabled[kind] = false;
+    if (kind == CUPTI_ACTIVITY_KIND_RUNTIME || kind == CUPTI_ACTIVITY_KIND_DRIVER)
+        fake_cupti.deaf = true;
     pthread_mutex_unlock(&lock);
     while (fake_cupti.stuck_disabling)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -332,6 +334,7 @@ static CUptiResult choose(bool calls[FAKE_CUPTI_CALLS], CUpti_CallbackId id, uin
 {
     if (id >= FAKE_CUPTI_CALLS)
         return CUPTI_ERROR_INVALID_PARAMETER;
+    enabled = enabled && !fake_cupti.deaf; /* without an error: seen on an H200, CUPTI 130001 */
     fake_cupti.calls_enabled += (enabled != 0) - calls[id];
     calls[id] = enabled;
     return CUPTI_SUCCESS;

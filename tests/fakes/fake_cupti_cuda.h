@@ -39,6 +39,7 @@ struct fake_cupti {
     bool enabled[CUPTI_ACTIVITY_KIND_COUNT];
     int calls_enabled;        /* API calls chosen one by one, of these */
     bool ids_with_kinds_only; /* a chosen call has no record of its external id */
+    bool deaf;                /* calls can be chosen no more: all calls were switched off */
     bool runtime_calls[FAKE_CUPTI_CALLS], driver_calls[FAKE_CUPTI_CALLS];
     int subscribers;
     CUpti_CallbackFunc callback;

@@ -102,7 +102,7 @@ static void run_rank(int rank, bool pairs, bool ranges)
     ck_assert(fake_nvtx_open(&nvtx, LK_PRELOAD_TESTED));
     cupti_rig_open(&rig, CUPTI_RIG_13);
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", "600");
-    cupti_rig_await_window(&rig, 4);
+    cupti_rig_await_window(&rig);
     for (int s = 0; s < STEPS; s++)
         step(&c, ranges ? &nvtx : NULL, s, pairs);
     exit(0); /* in the window */

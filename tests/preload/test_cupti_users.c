@@ -64,7 +64,7 @@ START_TEST(a_process_without_kernels_has_no_window)
             usleep(1000);
     }
     ck_assert_int_eq(rig.fake->registered, 0);
-    cupti_rig_await_window(&rig, 4);
+    cupti_rig_await_window(&rig);
     ck_assert_int_eq(rig.fake->watched, 0);
 }
 END_TEST
@@ -164,7 +164,7 @@ static void take(void *context, uint32_t stream, uint8_t *buffer, size_t bytes, 
 static void profiled_in_the_window(void)
 {
     begin(LONG);
-    cupti_rig_await_window(&rig, 4);
+    cupti_rig_await_window(&rig);
     find_register();
     launch("ours");
     if (registers(lend, take) != 0 || rig.fake->enabled != 0 || rig.fake->subscribed != 0)
@@ -270,7 +270,7 @@ static void finds_what_it_was_given(void)
     while (!dlopen(LK_BUILD_DIR "/cupti/libcupti.so.12", RTLD_NOW | RTLD_NOLOAD))
         usleep(1000);
     cupti_rig_open(&rig, CUPTI_RIG_12);
-    cupti_rig_await_window(&rig, 6);
+    cupti_rig_await_window(&rig);
     launch("k");
 }
 

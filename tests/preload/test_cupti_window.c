@@ -78,7 +78,7 @@ static void all_kinds(void)
     cupti_rig_open(&rig, getenv("OLD") ? CUPTI_RIG_12 : CUPTI_RIG_13);
     rig.fake->ahead_ns = INT64_C(1763900000000000000);
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", LONG);
-    cupti_rig_await_window(&rig, getenv("OLD") ? 6 : 4);
+    cupti_rig_await_window(&rig);
     at = now();
     rig.copy(4096, at, at + 10);
     rig.memset(8192, at + 20, at + 30);
@@ -279,7 +279,7 @@ static void ends_slowly(void)
     cupti_rig_open(&rig, CUPTI_RIG_13);
     rig.fake->linger_ns = 300 * LK_NS_PER_MS;
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", LONG);
-    cupti_rig_await_window(&rig, 4);
+    cupti_rig_await_window(&rig);
 }
 
 /* Else AddressSanitizer takes what the thread owns for leaked, and the job's exit code is not its
@@ -298,7 +298,7 @@ static void a_million_kernels(void)
     const int64_t at = now();
 
     begin(LONG);
-    cupti_rig_await_window(&rig, 4);
+    cupti_rig_await_window(&rig);
     for (int i = 0; i < 1000000; i++)
         rig.kernel("k", 7, at + i, at + i + 1);
     cupti_rig_await(&rig.fake->subscribed, 0); /* its window is full */
@@ -334,7 +334,7 @@ static void keeps_buffers(void)
     cupti_rig_open(&rig, CUPTI_RIG_13);
     rig.fake->version = getenv("OLD") ? 26 : 130001;
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", LONG);
-    cupti_rig_await_window(&rig, 4);
+    cupti_rig_await_window(&rig);
     launch("first");
     rig.deliver();
     rig.fake->keeps = true;
@@ -382,7 +382,7 @@ END_TEST
 static void killed(void)
 {
     begin(LONG);
-    cupti_rig_await_window(&rig, 4);
+    cupti_rig_await_window(&rig);
     launch("k");
     rig.deliver();
     launch("k");
@@ -410,7 +410,7 @@ static void in_child(void)
 static void forks(void)
 {
     begin(LONG);
-    cupti_rig_await_window(&rig, 4);
+    cupti_rig_await_window(&rig);
     launch("before");
     rig.deliver();
     ck_assert_int_eq(job(in_child), 0);

@@ -372,6 +372,7 @@ START_TEST(one_session_a_process)
     cupti_rig_close();
     must(open_again(&rig.cupti));
     ck_assert_ptr_nonnull(strstr(lk_cupti_text(rig.cupti), "CUPTI API 1"));
+    ck_assert_int_gt(fake_cupti.calls_enabled, 20); /* as in the first one */
 }
 END_TEST
 

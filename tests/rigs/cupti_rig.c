@@ -69,8 +69,10 @@ void cupti_rig_launch_first(const struct cupti_rig *r)
     r->kernel("the first", 7, 1, 2);
 }
 
-void cupti_rig_await_window(const struct cupti_rig *r, int kinds)
+void cupti_rig_await_window(const struct cupti_rig *r)
 {
+    enum { KINDS = 6 };
+
     cupti_rig_launch_first(r);
-    cupti_rig_await(&r->fake->enabled, kinds);
+    cupti_rig_await(&r->fake->enabled, KINDS);
 }

@@ -24,8 +24,8 @@ void cupti_rig_inject(const char *path, const char *delay_s, const char *for_s);
 /* Wait until a counter of the stand-in has a value. */
 void cupti_rig_await(const _Atomic int *counter, int value);
 /* Wait until launches are watched, and launch the kernel that the window begins with, which is not
- * in it; with so many kinds. */
+ * in it; then until all kinds are recorded. */
 void cupti_rig_launch_first(const struct cupti_rig *r);
-void cupti_rig_await_window(const struct cupti_rig *r, int kinds);
+void cupti_rig_await_window(const struct cupti_rig *r);
 
 #endif

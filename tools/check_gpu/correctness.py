@@ -13,7 +13,7 @@ from check_gpu.check import TAIL, Failed, NotRun, Skipped
 # Suites of test_gpu, most telling first, with the most seconds of each. A part of a suite ("kernels/gelu") has its
 # suite's; it runs beside the other parts, since their reference results take processors long, and they end together.
 # NCCL's suite is a part of the check, as its ranks wait for each other.
-SUITES = {"kernels": 35, "cudnn": 15, "records": 10, "graph": 20, "nvml": 5, "calibrate": 5}
+SUITES = {"kernels": 35, "cudnn": 30, "records": 10, "graph": 20, "nvml": 5, "calibrate": 5}
 OTHER_S = 5
 
 
