@@ -295,27 +295,54 @@ static int rate_order(const void *a, const void *b)
     return (x->rate_Bps > y->rate_Bps) - (x->rate_Bps < y->rate_Bps);
 }
 
+static bool is_among(const struct lk_slow_link *ends, size_t n, size_t end)
+{
+    for (size_t i = 0; i < n; i++)
+        if (ends[i].at == end)
+            return true;
+    return false;
+}
+
+/* Return true if an end has a hop of its own: the other end is none of those found. One between two
+ * slow ends has none, and they explain it. */
+static bool has_own_hop(const struct lk_run_hops *h, const struct lk_slow_link *found, size_t n,
+                        size_t end)
+{
+    for (size_t k = 0; k < h->n; k++) {
+        const struct lk_run_hop *x = &h->hops[k];
+
+        if ((x->from_end == end && !is_among(found, n, x->to_end)) ||
+            (x->to_end == end && !is_among(found, n, x->from_end)))
+            return true;
+    }
+    return false;
+}
+
 /* Find the slow ends among those that are late, or among the others. */
 static size_t find_ends(struct judge *j, const struct lk_hop_excuse *excuses, bool late,
                         struct lk_slow_link *out)
 {
-    size_t n = 0;
+    size_t n = 0, kept = 0;
 
     for (size_t e = 0; e < j->h->n; e++) {
         struct lk_slow_link x = {.at = j->h->hops[e].from_end};
-        bool again = false;
 
-        for (size_t k = 0; k < e; k++)
-            again = again || j->h->hops[k].from_end == x.at;
-        if (!again && !excuses[x.at].busy && is_late_end(j->h, excuses, x.at) == late &&
-            suspect_end(j, x.at) && judge(j, j->h->n, &x))
+        if (!is_among(out, n, x.at) && !excuses[x.at].busy &&
+            is_late_end(j->h, excuses, x.at) == late && suspect_end(j, x.at) &&
+            judge(j, j->h->n, &x))
             out[n++] = x;
     }
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < j->h->n; k++)
-            j->accused[k] = j->accused[k] || j->h->hops[k].from_end == out[i].at ||
-                            j->h->hops[k].to_end == out[i].at;
-    return n;
+    for (size_t k = 0; k < j->h->n; k++)
+        j->accused[k] = j->accused[k] || is_among(out, n, j->h->hops[k].from_end) ||
+                        is_among(out, n, j->h->hops[k].to_end);
+    for (size_t i = 0; i < n; i++) /* swaps keep the set that they are compared with */
+        if (has_own_hop(j->h, out, n, out[i].at)) {
+            struct lk_slow_link x = out[kept];
+
+            out[kept++] = out[i];
+            out[i] = x;
+        }
+    return kept;
 }
 
 static size_t find_pairs(struct judge *j, const struct lk_hop_excuse *excuses,

@@ -6,11 +6,11 @@
  * A hop's rate is acknowledged bytes over the time in which it was busy and its receiver had room.
  * Ends of a hop are hosts, by name where the run's hosts have several names, else ranks. An end
  * whose hops, in and out, are all below LK_HOP_SLOW of the median of the other hops is slow itself,
- * unless its processors are busy. What a late rank receives is slow, too, since its
- * acknowledgements are late: it is judged by the hops that no other slow end explains. A single
- * such hop is a slow pair, unless an end is busy or its receiver late. Both also have to be below
- * that median in more steps than equal hops would be, with a probability of LK_HOP_CHANCE over all
- * ends or hops; so few steps accuse nobody.
+ * unless its processors are busy, or all its hops are to and from other such ends. What a late rank
+ * receives is slow, too, since its acknowledgements are late: it is judged by the hops that no
+ * other slow end explains. A single such hop is a slow pair, unless an end is busy or its receiver
+ * late. Both also have to be below that median in more steps than equal hops would be, with a
+ * probability of LK_HOP_CHANCE over all ends or hops; so few steps accuse nobody.
  */
 #ifndef LK_PROFILER_ANALYSIS_HOPS_H
 #define LK_PROFILER_ANALYSIS_HOPS_H

@@ -288,7 +288,7 @@ static enum lk_status take_sent(struct reader *r, const struct lk_foreign_record
     if (p->group && p->group <= r->h.n_groups)
         group_at(r, p->group - 1, &g);
     if (g.n_ranks != r->out->source.world_size || g.rank != r->out->source.rank || s.to < 0 ||
-        s.to >= g.n_ranks || s.busy_ns > (uint64_t)(s.end_ns - s.start_ns))
+        s.to >= g.n_ranks || s.to == g.rank || s.busy_ns > (uint64_t)(s.end_ns - s.start_ns))
         return LK_OK;
     return lk_events_sent(r->out, &s);
 }

@@ -140,6 +140,33 @@ START_TEST(a_slow_pair_is_named)
 }
 END_TEST
 
+/* Two hosts are slow, with one between them or next to each other: both are named, and the one
+ * between them, whose hops are as slow, is not. */
+START_TEST(two_slow_hosts_are_named)
+{
+    struct lk_rng g = lk_rng_init(10, (uint64_t)_i);
+
+    for (size_t c = 0; c < cases_or(100); c++) {
+        size_t n = 6 + c % 3, at = (size_t)((double)n * lk_rng_uniform(&g));
+        size_t other = (at + 1 + (size_t)_i) % n, n_found;
+        struct lk_slow_link found[2 * MOST];
+        double rates[MOST];
+        size_t order[MOST];
+        struct ring r;
+
+        memcpy(rates, full, sizeof rates);
+        rates[at] = rates[other] = 0.5;
+        shuffle(order, n, &g);
+        fill(&r, n, rates, -1, 1, 0.04, order, &g);
+        n_found = slow_of(&r, found);
+        ck_assert_uint_eq(n_found, 2);
+        ck_assert(!found[0].pair && !found[1].pair);
+        ck_assert(found[0].at == order[at] || found[1].at == order[at]);
+        ck_assert(found[0].at == order[other] || found[1].at == order[other]);
+    }
+}
+END_TEST
+
 /* A rank that is late receives slowly. If it sends to a slow host, that one alone is named; if its
  * own link is slow, it is. */
 START_TEST(a_late_rank_before_a_slow_host_is_innocent)
@@ -376,6 +403,7 @@ SUITE(hops, t)
     tcase_add_loop_test(t, a_slow_host_is_named, 0, 3);
     tcase_add_loop_test(t, a_slow_pair_is_named, 0, 3);
     tcase_add_loop_test(t, a_late_rank_before_a_slow_host_is_innocent, 0, 2);
+    tcase_add_loop_test(t, two_slow_hosts_are_named, 0, 2);
     tcase_add_test(t, noise_accuses_nobody);
     tcase_add_test(t, without_contrast_or_steps_nobody_is_named);
     tcase_add_loop_test(t, a_run_says_its_slow_host, 0, 8);
