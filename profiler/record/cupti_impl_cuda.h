@@ -68,8 +68,8 @@ enum lk_status lk_cupti_version(const struct lk_cupti_calls *call, const char *p
 enum lk_status lk_cupti_check(const struct lk_cupti_calls *call, CUptiResult e, const char *what);
 
 /* Start recording what a run needs, or nothing (cupti_enable_cuda.c): of API calls only some, where
- * the library can choose. Start recording all of them, too. Stop it all; chose: not all of them were
- * recorded. */
+ * the library can choose. Start recording all of them, too. Stop it all; chose: not all of them
+ * were recorded. */
 enum lk_status lk_cupti_enable(const struct lk_cupti_calls *call);
 bool lk_cupti_can_choose(const struct lk_cupti_calls *call);
 enum lk_status lk_cupti_enable_all_calls(const struct lk_cupti_calls *call);
