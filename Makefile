@@ -135,8 +135,9 @@ $(BUILD)/tests/fuzz/%.o: LK_CFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $(basena
 endif
 $(BUILD)/tests/%.o: LK_CFLAGS += -I$(BUILD) -DLK_BUILD_DIR='"$(BUILD)"'
 
-# In the test program allocations can be made to fail: tests/rigs/failing_alloc.h.
-TEST_WRAP := $(foreach f,malloc calloc realloc strdup strndup vasprintf free,-Wl,--wrap=$(f))
+# In the test program allocations can be made to fail (tests/rigs/failing_alloc.h), and assertions in loops cost little
+# (tests/rigs/mark_point.c).
+TEST_WRAP := $(foreach f,malloc calloc realloc strdup strndup vasprintf free _mark_point,-Wl,--wrap=$(f))
 
 $(BUILD)/test_lockstep: $(TEST_OBJ) $(BUILD)/libbench.a $(LIBS) $(BUILD)/lockstep $(BUILD)/bench/overhead $(BUILD)/bench/accuracy_scaling $(BUILD)/bench/accuracy_collectives $(BUILD)/probe.mk
 	@echo "  LINK  $@"

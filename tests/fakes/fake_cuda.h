@@ -85,11 +85,13 @@ struct fake_memory {
     char *at;
     size_t bytes, mapped; /* requested; mapped, without the guard page behind it */
     bool host;            /* page-locked host memory, not device memory */
+    bool open;            /* accessible, as host memory always is */
 };
 
 struct fake_cuda {
     struct fake_memory memory[FAKE_ALLOCATIONS_MAX];
-    int open;      /* device memory is accessible */
+    int open;      /* device memory is in use: what is checked is made accessible */
+    bool stepping; /* it stays so between the ops of a step */
     uint64_t seed; /* seeds the order of streams; 0: a fixed order */
     bool tf32;     /* round float factors of products as a GPU does */
     size_t n_streams;
@@ -145,7 +147,7 @@ void fake_cuda_open(void);
 void fake_cuda_close(void);
 /* Return true for page-locked host memory. */
 bool fake_cuda_is_host(const void *p);
-/* End the test unless [p, p + bytes) is device memory. */
+/* End the test unless [p, p + bytes) is device memory; for work that runs, make it accessible. */
 void fake_cuda_check_device(const void *p, size_t bytes);
 /* Copy device memory to the host at once, regardless of the streams. */
 void fake_cuda_peek(void *to, const void *from, size_t bytes);

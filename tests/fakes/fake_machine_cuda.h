@@ -32,11 +32,21 @@ cudaError_t fake_unsafe(void);
             return unsafe_;                                                                        \
     } while (0)
 
+/* Begin work, to which the memory is accessible that it checks; fake_cuda_close ends it. */
+void fake_work_begin(void);
+/* As fake_cuda_check_device, for page-locked host memory, too. */
+void fake_check_any(const void *p, size_t bytes);
+/* Run a host function, to which device memory is inaccessible. pre: the lock is held. */
+void fake_run_host(cudaHostFn_t fn, void *arg);
+/* Begin and end a run of ops, between which device memory stays accessible. */
+void fake_step_begin(void);
+void fake_step_end(void);
+
 /* End the test if this call would wait for a stuck GPU: with work on `s`, or on any (NULL). */
 void fake_waits(cudaStream_t s);
 
 /* Return the memory that contains [p, p + bytes), or NULL. pre: the lock is held. */
-const struct fake_memory *fake_memory_of(const void *p, size_t bytes);
+struct fake_memory *fake_memory_of(const void *p, size_t bytes);
 
 /* Put work on a stream, or into its capture, where it also waits for the node `other`. pre: the
  * lock is held. */

@@ -4,16 +4,17 @@
 #include "base/clock.h"
 
 #include <check.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-const struct fake_memory *fake_memory_of(const void *p, size_t bytes)
+struct fake_memory *fake_memory_of(const void *p, size_t bytes)
 {
     const char *at = p;
 
     for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
-        const struct fake_memory *m = &fake_cuda.memory[i];
+        struct fake_memory *m = &fake_cuda.memory[i];
 
         if (m->at && at >= m->at && bytes <= m->bytes && at <= m->at + (m->bytes - bytes))
             return m;
@@ -21,28 +22,68 @@ const struct fake_memory *fake_memory_of(const void *p, size_t bytes)
     return NULL;
 }
 
-static void protect(int rights)
+static void set_open(struct fake_memory *m, bool open)
 {
-    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
-        const struct fake_memory *m = &fake_cuda.memory[i];
+    if (!m->at || m->host || m->open == open)
+        return;
+    m->open = open;
+    if (mprotect(m->at, m->mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE))
+        ck_abort_msg("mprotect: %s", strerror(errno));
+}
 
-        if (m->at && !m->host)
-            ck_assert_int_eq(mprotect(m->at, m->mapped, rights), 0);
-    }
+static void set_all_open(bool open)
+{
+    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++)
+        set_open(&fake_cuda.memory[i], open);
+}
+
+/* Make memory inaccessible that nothing uses. */
+static void shut(void)
+{
+    if (fake_cuda.open == 0 && !fake_cuda.stepping)
+        set_all_open(false);
+}
+
+void fake_work_begin(void)
+{
+    fake_lock();
+    fake_cuda.open++;
 }
 
 void fake_cuda_open(void)
 {
-    fake_lock();
-    if (fake_cuda.open++ == 0)
-        protect(PROT_READ | PROT_WRITE);
+    fake_work_begin();
+    set_all_open(true);
 }
 
 void fake_cuda_close(void)
 {
-    if (--fake_cuda.open == 0)
-        protect(PROT_NONE);
+    fake_cuda.open--;
+    shut();
     fake_unlock();
+}
+
+void fake_step_begin(void)
+{
+    fake_lock();
+    fake_cuda.stepping = true;
+}
+
+void fake_step_end(void)
+{
+    fake_cuda.stepping = false;
+    shut();
+    fake_unlock();
+}
+
+void fake_run_host(cudaHostFn_t fn, void *arg)
+{
+    bool stepping = fake_cuda.stepping;
+
+    fake_cuda.stepping = false;
+    shut();
+    fn(arg);
+    fake_cuda.stepping = stepping;
 }
 
 bool fake_cuda_is_host(const void *p)
@@ -52,16 +93,30 @@ bool fake_cuda_is_host(const void *p)
     return m && m->host;
 }
 
+/* No assertion where none fails: libcheck notes each by a system call. */
+static void check(const void *p, size_t bytes, bool host_too)
+{
+    struct fake_memory *m = fake_memory_of(p, bytes);
+
+    if (!m || (m->host && !host_too))
+        ck_abort_msg("%zu bytes at %p are not %s memory", bytes, p,
+                     host_too ? "the machine's" : "device");
+    set_open(m, m->open || fake_cuda.open > 0);
+}
+
 void fake_cuda_check_device(const void *p, size_t bytes)
 {
-    const struct fake_memory *m = fake_memory_of(p, bytes);
+    check(p, bytes, false);
+}
 
-    ck_assert_msg(m && !m->host, "%zu bytes at %p are not device memory", bytes, p);
+void fake_check_any(const void *p, size_t bytes)
+{
+    check(p, bytes, true);
 }
 
 void fake_cuda_peek(void *to, const void *from, size_t bytes)
 {
-    fake_cuda_open();
+    fake_work_begin();
     fake_cuda_check_device(from, bytes);
     memcpy(to, from, bytes);
     fake_cuda_close();
@@ -85,8 +140,8 @@ static cudaError_t map(void **p, size_t bytes, bool host)
     m->bytes = bytes;
     m->mapped = mapped;
     m->host = host;
-    if (!host && !fake_cuda.open)
-        ck_assert_int_eq(mprotect(m->at, mapped, PROT_NONE), 0);
+    m->open = true;
+    set_open(m, fake_cuda.open > 0);
     *p = m->at;
     fake_cuda.allocated++;
     return cudaSuccess;
@@ -159,7 +214,7 @@ cudaError_t fake_cudaMemset(void *p, int value, size_t bytes)
 
     FAKE_CALLED();
     FAKE_UNSAFE();
-    fake_cuda_open();
+    fake_work_begin();
     fake_cuda_check_device(p, bytes);
     if (!fake_cuda.idle)
         memset(p, value, bytes);

@@ -24,21 +24,21 @@ static void run_work(const struct fake_work *w)
         .real = w->real, .tf32 = fake_cuda.tf32, .check = fake_cuda_check_device};
 
     if (w->kind == WORK_RUN)
-        w->fn(w->arg);
+        fake_run_host(w->fn, w->arg);
     if (w->kind == WORK_OP && !fake_cuda.idle) {
-        fake_cuda_open();
+        fake_work_begin();
         fake_ops_run(w->op, w->arg, &config);
         fake_cuda_close();
     }
     if (w->kind == WORK_COPY && !fake_cuda.idle) {
-        fake_cuda_open();
-        ck_assert_ptr_nonnull(fake_memory_of(w->to, w->bytes));
-        ck_assert_ptr_nonnull(fake_memory_of(w->from, w->bytes));
+        fake_work_begin();
+        fake_check_any(w->to, w->bytes);
+        fake_check_any(w->from, w->bytes);
         memmove(w->to, w->from, w->bytes);
         fake_cuda_close();
     }
     if (w->kind == WORK_SET && !fake_cuda.idle) {
-        fake_cuda_open();
+        fake_work_begin();
         fake_cuda_check_device(w->to, w->bytes);
         memset(w->to, w->value, w->bytes);
         fake_cuda_close();
@@ -213,7 +213,7 @@ void fake_cuda_step(void)
     static const size_t bursts[] = {1, 1, 1, 2, 5, 40};
     bool again;
 
-    fake_lock();
+    fake_step_begin();
     if (fake_cuda.seed && fake_cuda.n_streams > 0) {
         struct fake_stream *s = &fake_cuda.streams[fake_draw(fake_cuda.n_streams)];
 
@@ -226,7 +226,7 @@ void fake_cuda_step(void)
         for (size_t i = fake_cuda.n_streams; i > 0 && !fake_cuda.seed; i--)
             again |= step(&fake_cuda.streams[i - 1]);
     } while (again && fake_cuda.takes_ms); /* its time does not depend on when events are queried */
-    fake_unlock();
+    fake_step_end();
 }
 
 cudaError_t fake_put(struct fake_stream *f, const struct fake_work *w, size_t other)
