@@ -140,7 +140,8 @@ void fake_cuda_step(void);
 cudaError_t fake_cuda_set_on(cudaStream_t s, void *p, int value, size_t bytes);
 /* Put fn on the stream; it runs in stream order. */
 void fake_cuda_run_on(cudaStream_t s, cudaHostFn_t fn, void *arg);
-/* Put poll on the stream; it is called, with device memory accessible, until it returns true. */
+/* Put poll on the stream; it is called until it returns true. Memory that it checks is accessible.
+ */
 void fake_cuda_poll_on(cudaStream_t s, bool (*poll)(void *arg), void *arg);
 /* Make device memory accessible, for a test's code in place of a kernel, and inaccessible again. */
 void fake_cuda_open(void);

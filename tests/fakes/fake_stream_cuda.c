@@ -117,7 +117,7 @@ static bool polled(const struct fake_work *w)
 {
     bool done;
 
-    fake_cuda_open();
+    fake_work_begin();
     done = w->poll(w->arg);
     fake_cuda_close();
     return done;
