@@ -357,11 +357,47 @@ static bool grows_from(const struct lk_grid_model *m, const struct anchor *a,
            c->sharding == LK_SHARDING_DDP && lk_runs_same_config(&same, c);
 }
 
-static void draw_all(const struct lk_grid_model *m, const struct lk_grid_point *point,
-                     const struct anchor *anchor, const struct lk_misfit_carry *carry,
+/* The anchor of a configuration, its own model, and the step that both give. */
+struct anchored {
+    struct anchor anchor;
+    struct lk_grid_point point;
+    struct lk_misfit_carry carry;
+    double share; /* of the anchor's misfit that counts here */
+    double step_s;
+};
+
+/*
+ * Return how much of the anchor's misfit counts for a configuration. Where its collectives were
+ * measured no farther off than the runs, a misfit that the draws explain, by what is not known of
+ * the anchor's own collectives, says nothing of them: it counts as far as its square stands out of
+ * its variance (as James and Stein's estimate does), so that runs widen no forecast that they agree
+ * with.
+ */
+static double share_of(const struct lk_grid_model *m, const struct lk_config *c,
+                       int anchor_world_size, const struct anchored *a)
+{
+    double n = (double)m->n_draws, mean = 0, square = 0;
+
+    if (!a->anchor.misfits ||
+        1 + a->point.shape->of_points > lk_basis_distance(c, anchor_world_size, INFINITY))
+        return 1;
+    for (size_t i = 0; i < m->n_draws; i++) {
+        struct lk_step_parts parts = draw_of(m, &a->point, i, own_in_draw(m, &a->point, i), 1);
+        double more_s = lk_misfit_step(&a->anchor.misfits[i], &a->carry, &parts) - parts.own_s -
+                        parts.exposed_s;
+
+        mean += more_s / n;
+        square += more_s * more_s / n;
+    }
+    return square > mean * mean ? fmax(0, 2 - square / (mean * mean)) : 1;
+}
+
+static void draw_all(const struct lk_grid_model *m, const struct anchored *a,
                      struct lk_prediction *p)
 {
     const struct lk_config *c = &p->config;
+    const struct lk_grid_point *point = &a->point;
+    const struct anchor *anchor = &a->anchor;
     struct lk_step_model step = point->compute->model.step;
     double distance = lk_basis_distance(c, p->anchor_world_size, point->shape->of_points);
     double scale_error = lk_basis_scale_error(m->basis, distance, point->shape->cost_sd);
@@ -383,9 +419,11 @@ static void draw_all(const struct lk_grid_model *m, const struct lk_grid_point *
         double in_draw_s = shared_s;
 
         if (anchor->misfits) {
-            step_s = lk_misfit_step(&anchor->misfits[i], carry, &parts);
-            own_s *= anchor->misfits[i].own * anchor->misfits[i].whole;
-            in_draw_s = lk_misfit_shared(&anchor->misfits[i], carry, shared_s);
+            struct lk_misfit misfit = lk_misfit_share(&anchor->misfits[i], a->share);
+
+            step_s = lk_misfit_step(&misfit, &a->carry, &parts);
+            own_s *= misfit.own * misfit.whole;
+            in_draw_s = lk_misfit_shared(&misfit, &a->carry, shared_s);
         }
         step_s = lk_basis_with_error(own_s, step_s, in_draw_s, scale_error, w);
         p->draws_s[i] = fmax(step_s, grows ? anchor->steps[i] : 0) * m->fresh[i];
@@ -424,14 +462,6 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct lk_grid_po
 
 /* ---- Interface ---- */
 
-/* The anchor of a configuration, its own model, and the step that both give. */
-struct anchored {
-    struct anchor anchor;
-    struct lk_grid_point point;
-    struct lk_misfit_carry carry;
-    double step_s;
-};
-
 static enum lk_status anchored_init(struct lk_grid_model *m, struct lk_prediction *p,
                                     struct anchored *a)
 {
@@ -445,6 +475,8 @@ static enum lk_status anchored_init(struct lk_grid_model *m, struct lk_predictio
     meeting = lk_meeting_of(&a->point.shape->model, &p->config);
     a->carry = lk_misfit_carry(&a->anchor.meeting, &meeting);
     parts = parts_of(&a->point);
+    a->share = share_of(m, &p->config, p->anchor_world_size, a);
+    a->anchor.misfit = lk_misfit_share(&a->anchor.misfit, a->share);
     a->step_s = lk_misfit_step(&a->anchor.misfit, &a->carry, &parts);
     if (grows_from(m, &a->anchor, &p->config))
         a->step_s = fmax(a->step_s, a->anchor.step_s);
@@ -458,7 +490,7 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
     LK_PASS(anchored_init(m, p, &a));
     p->step_s = a.step_s;
     p->anchor_factor = p->step_s / lk_grid_point_at(&a.point, a.point.shape->link);
-    draw_all(m, &a.point, &a.anchor, &a.carry, p);
+    draw_all(m, &a, p);
     take_losses(&a.point, &a.anchor.misfit, &a.carry, p);
     set_assumed(m, &a.point, &a.anchor, p);
     set_grade(m, &a.point, p->anchor_world_size, p);

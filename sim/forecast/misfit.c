@@ -90,6 +90,15 @@ struct lk_misfit lk_misfit_of(const struct lk_misfit_seen *seen, double measured
     return m;
 }
 
+struct lk_misfit lk_misfit_share(const struct lk_misfit *m, double share)
+{
+    return (struct lk_misfit){.own = 1 + share * (m->own - 1),
+                              .exposed_s = share * m->exposed_s,
+                              .wait_s = share * m->wait_s,
+                              .optimizer_s = share * m->optimizer_s,
+                              .whole = 1 + share * (m->whole - 1)};
+}
+
 double lk_misfit_step(const struct lk_misfit *m, const struct lk_misfit_carry *carry,
                       const struct lk_step_parts *modelled)
 {

@@ -65,6 +65,8 @@ struct lk_misfit_seen lk_misfit_seen(const double *losses_s, const double *model
 /* Compare a measured step with the model's parts: the step by the misfit is measured_s again. */
 struct lk_misfit lk_misfit_of(const struct lk_misfit_seen *seen, double measured_s,
                               const struct lk_step_parts *modelled);
+/* Return a share of a misfit, 0 to 1: none of it, all of it. */
+struct lk_misfit lk_misfit_share(const struct lk_misfit *m, double share);
 /* Return the step of a configuration with the modelled parts. */
 double lk_misfit_step(const struct lk_misfit *m, const struct lk_misfit_carry *carry,
                       const struct lk_step_parts *modelled);
