@@ -5,6 +5,7 @@
 #include "base/units.h"
 #include "facts/coll.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,6 +111,12 @@ static enum lk_status say_step(const struct lk_pool *p, struct lk_page *page)
         info->world_size, of, what, s, percent, a->reference_ranks, runs.buf, step.buf);
 }
 
+/* Return whether the first finding is worth a sentence. */
+static bool costs_time(const struct lk_pool *p)
+{
+    return p->n_findings > 0 && p->findings[0].cost_s > least_share * p->step_s.mean;
+}
+
 /* Say what takes the most time beside the ideal, or why that is not known. */
 static enum lk_status say_loss(const struct lk_pool *p, struct lk_page *page)
 {
@@ -119,6 +126,10 @@ static enum lk_status say_loss(const struct lk_pool *p, struct lk_page *page)
     if (!p->runs[0].exposure_known)
         return lk_page_say(page, "Compute is not known: nothing in these traces recorded it, so "
                                  "neither is how much of the communication it covers.");
+    if ((worst == LK_LOSS_IDEAL || share < least_share) &&
+        costs_time(p)) /* scaling loses nothing, and the step does */
+        return lk_page_say(page, "%c%s.", toupper((unsigned char)p->findings[0].is->text[0]),
+                           p->findings[0].is->text + 1);
     if (worst == LK_LOSS_IDEAL)
         return LK_OK;
     if (share < least_share)

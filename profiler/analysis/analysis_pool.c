@@ -174,7 +174,7 @@ static void settle(struct lk_pool *p, struct lk_pooled_finding *f)
                 f->of = &p->runs[i];
             }
         }
-    f->points = f->cost_s > 0 && f->cost_s < step_s
+    f->points = lk_run_world_size(p->runs[0].run) > 1 && f->cost_s > 0 && f->cost_s < step_s
                     ? 100 * (linear_s / (step_s - f->cost_s) - linear_s / step_s)
                     : NAN;
 }

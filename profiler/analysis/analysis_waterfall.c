@@ -397,6 +397,8 @@ enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_wor
             a->losses_s[i] += a->ranks[k].losses_s[i] / (double)a->run->n;
         a->pass_gap_s += (pass_gaps_s(&a->ranks[k].split) - w->pass_gap_s) / (double)a->run->n;
     }
+    a->own_input_s = alone ? w->input_s : 0;
+    a->own_gap_s = alone ? w->gap_s : 0;
 out:
     free(balance);
     return st;

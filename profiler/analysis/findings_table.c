@@ -13,11 +13,19 @@
 
 const struct lk_words lk_finding_id_words = LK_WORDS("a finding", LK_FINDING_LIST);
 
+/* Return a row with what the ideal of a run of one rank has of it. */
+static double with_own(const struct lk_analysis *a, enum lk_loss loss)
+{
+    return a->losses_s[loss] + (loss == LK_LOSS_INPUT  ? a->own_input_s
+                                : loss == LK_LOSS_REST ? a->own_gap_s
+                                                       : 0);
+}
+
 /* Rows of the waterfall that are findings as they are. */
 static enum lk_status find_loss(struct lk_analysis *a, enum lk_finding_id id, enum lk_loss loss,
                                 const char *text)
 {
-    double cost = a->losses_s[loss];
+    double cost = with_own(a, loss);
 
     if (cost < LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
@@ -369,11 +377,12 @@ struct ledger {
 
 static struct ledger ledger_of(const struct lk_analysis *a)
 {
-    double beyond = a->step_s - a->losses_s[LK_LOSS_IDEAL] - a->reference_own_s;
+    double beyond =
+        a->step_s - a->losses_s[LK_LOSS_IDEAL] - a->reference_own_s + a->own_input_s + a->own_gap_s;
     struct ledger l = {.all_s = isnan(beyond) ? a->step_s : fmax(0, beyond)};
 
     for (int i = LK_LOSS_IDEAL + 1; i < LK_LOSS_COUNT; i++) {
-        double left = a->losses_s[i] - lk_reference_own_(a, (enum lk_loss)i);
+        double left = with_own(a, (enum lk_loss)i) - lk_reference_own_(a, (enum lk_loss)i);
 
         l.left_s[i] = isnan(left) ? l.all_s : fmax(0, left);
     }

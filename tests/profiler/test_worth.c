@@ -109,6 +109,32 @@ START_TEST(worth_is_what_mending_wins)
 }
 END_TEST
 
+/* One rank is its own ideal, which loses nothing to scaling: what it waits for batches is told all
+ * the same, with what mending it wins. */
+START_TEST(one_rank_waits_for_input)
+{
+    double usual_s = 0; /* of the model */
+
+    for (int i = 0; i < 8; i++) {
+        struct step_model m = step_model_default((struct step_model){.ranks = 1});
+        struct lk_run run = {0};
+        const struct lk_run *ref = &run;
+        struct lk_analysis a = {0};
+
+        m.extra_input_s[0] = 1e-3 * i * i;
+        take_model(&m, &run);
+        must(lk_analyze(&run, &ref, 1, &a));
+        assert_adds_up(&a);
+        ck_assert_int_eq(has_finding(&a, "input bound"), i > 0);
+        usual_s = i == 0 ? a.own_input_s : usual_s;
+        if (i > 0)
+            ck_assert_double_eq_tol(a.findings[0].cost_s, usual_s + m.extra_input_s[0], 1e-6);
+        lk_analysis_fini(&a);
+        lk_run_fini(&run);
+    }
+}
+END_TEST
+
 /* A rank that sleeps in its forward alone is slower by its sleep, and by no more; no row of another
  * cause becomes negative for it. */
 START_TEST(a_sleep_in_forward_is_no_pace)
@@ -143,5 +169,6 @@ SUITE(worth, t)
 {
     tcase_add_test(t, worth_is_within_the_loss);
     tcase_add_loop_test(t, worth_is_what_mending_wins, 0, 6);
+    tcase_add_test(t, one_rank_waits_for_input);
     tcase_add_test(t, a_sleep_in_forward_is_no_pace);
 }

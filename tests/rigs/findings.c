@@ -34,6 +34,8 @@ void assert_adds_up(const struct lk_analysis *a)
 {
     double rows = 0, worth = 0, lost = a->step_s - a->losses_s[LK_LOSS_IDEAL] - a->reference_own_s;
 
+    lost += a->own_input_s + a->own_gap_s;
+
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         rows += a->losses_s[i];
     ck_assert_double_le(a->late.own_s, a->late.lag_s);
