@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* By how much the plugin's times of work on a GPU may be off CUPTI's: an H200 showed up to 30 us.
+ */
+#define APART_NS 50000
+
 /* A launch of a kernel of NCCL, or the end of a call, on a thread. */
 struct item {
     uint32_t lane;
@@ -104,6 +108,59 @@ static enum lk_status join(struct lk_events *e, const struct items *items)
     return LK_OK;
 }
 
+/* Add the kernels of NCCL that no thread's calls tell of, or else the plugin's work: by their
+ * start, as events are. */
+static enum lk_status list_work(struct lk_events *e, bool of_plugin, struct items *out)
+{
+    LK_PASS(lk_alloc(&out->at, e->n_events + 1, sizeof *out->at));
+    for (size_t i = 0; i < e->n_events; i++) {
+        struct lk_import_event *x = &e->events[i];
+
+        if (of_plugin ? x->kind == LK_EVENT_KERNEL && is_of_plugin(x) && x->detail
+                      : is_kernel_of_nccl(e, x) && !x->detail)
+            out->at[out->n++] = (struct item){.event = x};
+    }
+    return LK_OK;
+}
+
+static bool holds(const struct lk_import_event *kernel, const struct lk_import_event *work)
+{
+    const int64_t middle = work->start_ns + (work->end_ns - work->start_ns) / 2;
+
+    return middle >= kernel->start_ns - APART_NS && middle <= kernel->end_ns + APART_NS;
+}
+
+/* Join by time what NCCL launched on a thread of its own, as a non-blocking communicator does: the
+ * work whose middle a kernel holds is the kernel's. pre: the kernels are of one stream, or few. */
+static enum lk_status join_by_time(struct lk_events *e)
+{
+    struct items kernels = {0}, work = {0};
+    enum lk_status st = LK_OK;
+    size_t at = 0;
+
+    LK_TRY(list_work(e, false, &kernels));
+    LK_TRY(list_work(e, true, &work));
+    for (size_t k = 0; k < kernels.n; k++) {
+        struct lk_import_event *kernel = kernels.at[k].event;
+        size_t n = 0;
+
+        while (at < work.n && work.at[at].event->start_ns < kernel->start_ns &&
+               !holds(kernel, work.at[at].event))
+            at++;
+        while (at + n < work.n && holds(kernel, work.at[at + n].event) &&
+               (k + 1 == kernels.n || !holds(kernels.at[k + 1].event, work.at[at + n].event) ||
+                n == 0))
+            n++;
+        if (n)
+            LK_TRY(describe(e, kernel, work.at + at, n));
+        at += n;
+    }
+out:
+    free(kernels.at);
+    free(work.at);
+    return st;
+}
+
 /* Leave out what the plugin tells of work in the window. */
 static void drop_plugins(struct lk_events *e)
 {
@@ -128,6 +185,7 @@ enum lk_status lk_preload_join(struct lk_events *e)
     lk_events_sort(e);
     LK_TRY(list_items(e, &items, &kernels));
     LK_TRY(join(e, &items));
+    LK_TRY(join_by_time(e));
     if (kernels)
         drop_plugins(e);
 out:

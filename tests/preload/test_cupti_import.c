@@ -16,6 +16,7 @@
 #include "tests/rigs/suite.h"
 
 #include <glob.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,19 +35,39 @@ static int64_t now(void)
     return (int64_t)lk_now_ns();
 }
 
-/* Gradients of a bucket are ready at ready_ns; its kernel takes 1 ms. A pair has two calls and one
- * kernel. */
-static void reduce(struct fake_comm *c, size_t count, int64_t ready_ns, bool pair)
+/* How collectives are launched: one kernel for two calls; each on a thread of its own. */
+enum way { ALONE, PAIRS, THREADS };
+
+static void *launch(void *ready_ns)
+{
+    const int64_t at = *(int64_t *)ready_ns;
+
+    rig.kernel(NCCL_KERNEL, COMM, at, at + MS);
+    return NULL;
+}
+
+/* Gradients of a bucket are ready at ready_ns; its kernel takes 1 ms. On a thread it begins 0.1 ms
+ * behind the call, and its end is seen when it is there. */
+static void reduce(struct fake_comm *c, size_t count, int64_t ready_ns, enum way way)
 {
     const struct fake_call call = {"AllReduce", "ncclFloat32", count, 0, false, false};
     struct fake_call_work w[2];
-    const int n = pair ? 2 : 1;
+    const int n = way == PAIRS ? 2 : 1;
+    pthread_t thread;
 
     for (int i = 0; i < n; i++)
         fake_call_api(c, &call, &w[i]);
-    rig.kernel(NCCL_KERNEL, COMM, ready_ns, ready_ns + MS);
+    if (way == THREADS) {
+        ready_ns = now() + MS / 10;
+        ck_assert_int_eq(pthread_create(&thread, NULL, launch, &ready_ns), 0);
+        ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    } else {
+        launch(&ready_ns);
+    }
     for (int i = 0; i < n; i++)
         fake_launch(c, &w[i]);
+    if (way == THREADS)
+        usleep(1200);
     for (int i = 0; i < n; i++) {
         fake_channel_start(&w[i], 0, (uint64_t)ready_ns + CLOCKS_APART);
         fake_channel_stop(&w[i], 0, (uint64_t)(ready_ns + MS) + CLOCKS_APART);
@@ -64,7 +85,7 @@ static void mark(struct fake_nvtx *nvtx, const char *name)
 
 /* A step: a copy of the batch, a forward of 2 ms, a backward of 1 ms a bucket. The GPU works behind
  * the host by the time that a step takes. */
-static void step(struct fake_comm *c, struct fake_nvtx *nvtx, int number, bool pairs)
+static void step(struct fake_comm *c, struct fake_nvtx *nvtx, int number, enum way way)
 {
     const int64_t at = now();
     char name[32];
@@ -80,7 +101,7 @@ static void step(struct fake_comm *c, struct fake_nvtx *nvtx, int number, bool p
         const int64_t begin = at + (5 + 2 * b) * MS / 2;
 
         rig.kernel("_Z8backwardPf", COMPUTE, begin, begin + MS);
-        reduce(c, (size_t)1000 * (size_t)(b + 1), begin + MS, pairs);
+        reduce(c, (size_t)1000 * (size_t)(b + 1), begin + MS, way);
     }
     mark(nvtx, NULL);
     mark(nvtx, "Optimizer.step#Adam.step");
@@ -90,7 +111,7 @@ static void step(struct fake_comm *c, struct fake_nvtx *nvtx, int number, bool p
     mark(nvtx, NULL);
 }
 
-static void run_rank(int rank, bool pairs, bool ranges)
+static void run_rank(int rank, enum way way, bool ranges)
 {
     struct fake_nvtx nvtx;
     struct fake_plugin plugin;
@@ -104,17 +125,17 @@ static void run_rank(int rank, bool pairs, bool ranges)
     cupti_rig_inject(LK_PRELOAD_TESTED, "0", "600");
     cupti_rig_await_window(&rig);
     for (int s = 0; s < STEPS; s++)
-        step(&c, ranges ? &nvtx : NULL, s, pairs);
+        step(&c, ranges ? &nvtx : NULL, s, way);
     exit(0); /* in the window */
 }
 
-static void run_job(bool pairs, bool ranges)
+static void run_job(enum way way, bool ranges)
 {
     for (int rank = 0; rank < RANKS; rank++) {
         pid_t pid = fork();
 
         if (pid == 0)
-            run_rank(rank, pairs, ranges);
+            run_rank(rank, way, ranges);
         ck_assert_int_gt(pid, 0);
     }
     for (int rank = 0; rank < RANKS; rank++) {
@@ -133,7 +154,7 @@ START_TEST(kernels_of_nccl_are_joined_with_calls)
     char pattern[4096];
     glob_t found;
 
-    run_job(_i == 1, false);
+    run_job((enum way)_i, false);
     snprintf(pattern, sizeof pattern, "%s/*.probe", scratch_dir);
     ck_assert_int_eq(glob(pattern, 0, NULL, &found), 0);
     must(lk_preload_read(found.gl_pathv[0], NULL, &e));
@@ -154,7 +175,8 @@ START_TEST(kernels_of_nccl_are_joined_with_calls)
         ck_assert_ptr_nonnull(c);
         ck_assert_str_eq(lk_events_text(&e, c->function), "all_reduce");
         ck_assert_str_eq(lk_events_text(&e, c->group), "default_pg");
-        ck_assert_uint_eq(c->elements, (size_t)(1 + _i) * 1000 * (nccl++ % BUCKETS + 1));
+        ck_assert_uint_eq(c->elements,
+                          (size_t)(_i == PAIRS ? 2 : 1) * 1000 * (nccl++ % BUCKETS + 1));
     }
     ck_assert_uint_eq(nccl, STEPS * BUCKETS);
     ck_assert_uint_eq(compute, STEPS * (BUCKETS + 2));
@@ -170,7 +192,7 @@ START_TEST(a_job_with_kernels_becomes_a_run)
     struct program p;
     char *path;
 
-    run_job(false, _i == 1);
+    run_job(ALONE, _i == 1);
     program_run(&p, scratch_dir, 0, "import %s --out=%s/run --local-batch=4 --verbose", scratch_dir,
                 scratch_dir);
     ck_assert_msg(strstr(p.out, "recording took") != NULL, "%s", p.out);
@@ -191,6 +213,6 @@ END_TEST
 SUITE(cupti_import, tests)
 {
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
-    tcase_add_loop_test(tests, kernels_of_nccl_are_joined_with_calls, 0, 2);
+    tcase_add_loop_test(tests, kernels_of_nccl_are_joined_with_calls, ALONE, THREADS + 1);
     tcase_add_loop_test(tests, a_job_with_kernels_becomes_a_run, 0, 2);
 }
