@@ -70,7 +70,7 @@ START_TEST(a_run_records_its_hosts)
 
     program_run(&p, scratch_dir, 0,
                 "run -n2 -b2 --model=gpt --layers=1 --heads=2 --channels=16 --context=8 "
-                "--vocab=32 --samples=4096 --no-pin --prefetch=1 --warmup=2 --steps=200 "
+                "--vocab=32 --samples=4096 --no-pin --prefetch=1 --warmup=2 --steps=50 "
                 "--out=%s/run",
                 scratch_dir);
     program_fini(&p);
@@ -133,7 +133,7 @@ static void as_rank(void *ctx)
 }
 
 #define CALIBRATE                                                                                  \
-    "calibrate --ranks=2 --sizes=4KiB,64KiB --repetitions=5 --budget=2s --out=%s/c%d.json"
+    "calibrate --ranks=2 --sizes=4KiB,64KiB --repetitions=5 --budget=1s --out=%s/c%d.json"
 
 /* A calibration says it under our launcher and under another one; points are widened in both. */
 START_TEST(a_calibration_says_it)

@@ -50,7 +50,7 @@ static int error_lines(const struct program *p)
 
 /* ---- Killed at random times ---- */
 
-enum { RANKS = 3, KILLS = 24, LAUNCHER = RANKS };
+enum { RANKS = 3, KILLS = 12, LAUNCHER = RANKS };
 
 /* Check that all recorded traces can be read and are marked truncated;
  * return the number of ranks. */

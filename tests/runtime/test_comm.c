@@ -1,7 +1,6 @@
 /* Communicators: compare every collective with a double reference; all ranks get the same bits. */
 #include "runtime/comm/comm.h"
 
-#include "base/rng.h"
 #include "facts/span.h"
 #include "runtime/comm/comm_tcp.h"
 #include "tests/rigs/ranks.h"
@@ -86,16 +85,20 @@ static double rounding(enum lk_dtype t)
     }
 }
 
-/* Return rank r's value at index i: small whole numbers for integers, else any in [-1, 1). */
+/* Return rank r's value at index i: small whole numbers for integers, else any in [-1, 1). Each
+ * rank asks for those of all: they are a hash (splitmix64, Steele, Lea, Flood 2014). */
 static double value(enum lk_dtype t, uint64_t seed, int r, size_t i)
 {
-    struct lk_rng g = {.seed = seed, .stream = (uint64_t)r, .next = i};
-    double v = lk_rng_uniform(&g);
+    uint64_t z = (seed << 40 ^ (uint64_t)r << 32 ^ i) * 0x9e3779b97f4a7c15U;
+    double v;
     union {
         uint64_t bits;
         uint16_t half;
     } rounded = {0};
 
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
+    v = (double)((z ^ z >> 31) >> 11) * 0x1p-53;
     if (rounding(t) == 0)
         return floor(v * (t == LK_U8 ? 16 : 1000));
     put(t, &rounded, 0, 2 * v - 1);
