@@ -18,7 +18,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { CASES = 4000, CHUNKS = 8, TENSORS_MAX = 12, COUNTS = 4, DRAWS = 20 };
+enum { CASES = 2000, CHUNKS = 8, TENSORS_MAX = 12, COUNTS = 4, DRAWS = 20 };
 
 /* Rounding may take this share from a bound: durations are whole ns. */
 static const double ROUNDING = 1e-5;
