@@ -16,13 +16,6 @@ struct context {
     enum lk_status st;
 };
 
-void lk_schema_begin(struct lk_json_out *o, const char *title)
-{
-    lk_json_out_object(o, NULL);
-    lk_json_out_text(o, "$schema", "https://json-schema.org/draft/2020-12/schema");
-    lk_json_out_text(o, "title", title);
-}
-
 /* Write "type": one, or it and null. */
 static void put_type(struct lk_json_out *o, const char *type, bool nullable)
 {
@@ -273,7 +266,9 @@ enum lk_status lk_schema_of_record(const struct lk_record *r, struct lk_writer *
     enum lk_status st;
 
     LK_PASS(lk_json_out_begin(w, &c.o));
-    lk_schema_begin(c.o, r->schema);
+    lk_json_out_object(c.o, NULL);
+    lk_json_out_text(c.o, "$schema", LK_SCHEMA_DRAFT);
+    lk_json_out_text(c.o, "title", r->schema);
     put_object(&c, r, false, c.inherits);
     if (c.quantities)
         put_definitions(c.o);

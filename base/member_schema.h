@@ -3,12 +3,11 @@
 #define LK_BASE_MEMBER_SCHEMA_H
 
 #include "base/file.h"
-#include "base/json.h"
 #include "base/member.h"
 #include "base/status.h"
 
-/* Open a schema's object and write "$schema" and "title". */
-void lk_schema_begin(struct lk_json_out *o, const char *title);
+#define LK_SCHEMA_DRAFT "https://json-schema.org/draft/2020-12/schema"
+
 /*
  * Write the schema of a whole file. It allows what the reader does, but for what records check by
  * functions, comments, and members that a file inherits from its "base": those are not required.

@@ -9,7 +9,8 @@
 #include "facts/job.h"
 #include "reports/page.h"
 
-#include <stdlib.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -26,168 +27,104 @@ static const struct {
 
 /* ---- The page ---- */
 
-static void begin(struct lk_json_out *o, const char *key, const char *type)
+#define TEXT  "{'type': 'string'}"
+#define TEXTS "{'type': 'array', 'items': " TEXT "}"
+
+/* The schema's text, with ' for ": before what it says of commands, of one, and behind. */
+static const char head[] = "{\n"
+                           "  '$schema': '" LK_SCHEMA_DRAFT "',\n"
+                           "  'title': '" LK_PAGE_SCHEMA "',\n"
+                           "  'type': 'object',\n"
+                           "  'allOf': [";
+static const char command_head[] =
+    "%s\n"
+    "    {\n"
+    "      'if': {'properties': {'command': {'const': '%s'}}},\n"
+    "      'then': {'properties': {'tables': {'items': {'properties': {'name': {'enum': [";
+static const char command_tail[] = "]}}}}}}\n"
+                                   "    }";
+static const char tail[] =
+    "\n"
+    "  ],\n"
+    "  'properties': {\n"
+    "    'schema': {'const': '" LK_PAGE_SCHEMA "'},\n"
+    "    'version': {'const': %d},\n"
+    "    'command': " TEXT ",\n"
+    "    'command_line': " TEXT ",\n"
+    "    'lockstep': " TEXT ",\n"
+    "    'answer': " TEXTS ",\n"
+    "    'contradictions': " TEXTS ",\n"
+    "    'notes': " TEXTS ",\n"
+    "    'values': {'type': 'array', 'items': {\n"
+    "      'type': 'object',\n"
+    "      'properties': {\n"
+    "        'name': " TEXT ",\n"
+    "        'labels': {'type': 'object', 'additionalProperties': " TEXT "},\n"
+    "        'unit': " TEXT ",\n"
+    "        'value': {'type': ['number', 'null']}\n" /* null: infinite */
+    "      },\n"
+    "      'required': ['name', 'labels', 'unit', 'value'],\n"
+    "      'additionalProperties': false\n"
+    "    }},\n"
+    "    'tables': {'type': 'array', 'items': {\n"
+    "      'type': 'object',\n"
+    "      'properties': {\n"
+    "        'name': " TEXT ",\n"
+    "        'title': " TEXT ",\n"
+    "        'columns': {'type': 'array', 'items': {\n"
+    "          'type': 'object',\n"
+    "          'properties': {'name': " TEXT ", 'unit': " TEXT "},\n"
+    "          'required': ['name', 'unit'],\n"
+    "          'additionalProperties': false\n"
+    "        }},\n"
+    "        'rows': {'type': 'array', 'items': {\n"
+    "          'type': 'object',\n"
+    "          'additionalProperties': {'type': ['number', 'string', 'null']}\n"
+    "        }},\n"
+    "        'notes': " TEXTS "\n"
+    "      },\n"
+    "      'required': ['name', 'title', 'columns', 'rows', 'notes'],\n"
+    "      'additionalProperties': false\n"
+    "    }}\n"
+    "  },\n"
+    "  'required': ['schema', 'version', 'command', 'command_line', 'lockstep', 'answer', "
+    "'contradictions', 'notes', 'values', 'tables'],\n"
+    "  'additionalProperties': false\n"
+    "}\n";
+
+/* Write printf text, with " for '. */
+__attribute__((format(printf, 2, 3))) static enum lk_status put(struct lk_writer *w,
+                                                                const char *format, ...)
 {
-    lk_json_out_object(o, key);
-    lk_json_out_text(o, "type", type);
+    char text[4096];
+    va_list ap;
+    int n;
+
+    va_start(ap, format);
+    n = vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    for (char *c = text; *c; c++)
+        *c = *c == '\'' ? '"' : *c;
+    return n < (int)sizeof text ? lk_writer_put(w, text, (size_t)n)
+                                : lk_fail(LK_EINTERNAL, "a part of the schema is too long");
 }
 
-/* Write a member of one type. */
-static void put_member(struct lk_json_out *o, const char *key, const char *type)
-{
-    lk_json_out_compact(o);
-    begin(o, key, type);
-    lk_json_out_close(o);
-}
-
-static void put_const(struct lk_json_out *o, const char *key, const char *value)
-{
-    lk_json_out_compact(o);
-    lk_json_out_object(o, key);
-    lk_json_out_text(o, "const", value);
-    lk_json_out_close(o);
-}
-
-static void put_texts(struct lk_json_out *o, const char *key)
-{
-    lk_json_out_compact(o);
-    begin(o, key, "array");
-    put_member(o, "items", "string");
-    lk_json_out_close(o);
-}
-
-/* Close an object of these members, all of which must be there; a blank stands between them. */
-static void end(struct lk_json_out *o, const char *const *required, size_t n)
-{
-    lk_json_out_close(o); /* the properties */
-    lk_json_out_compact(o);
-    lk_json_out_array(o, "required");
-    for (size_t i = 0; i < n; i++)
-        lk_json_out_text(o, NULL, required[i]);
-    lk_json_out_close(o);
-    lk_json_out_bool(o, "additionalProperties", false);
-    lk_json_out_close(o);
-}
-#define END(o, ...)                                                                                \
-    end((o), (const char *const[]){__VA_ARGS__}, LK_COUNT(((const char *const[]){__VA_ARGS__})))
-
-static void put_values(struct lk_json_out *o)
-{
-    begin(o, "values", "array");
-    begin(o, "items", "object");
-    lk_json_out_object(o, "properties");
-    put_member(o, "name", "string");
-    begin(o, "labels", "object");
-    put_member(o, "additionalProperties", "string");
-    lk_json_out_close(o);
-    put_member(o, "unit", "string");
-    lk_json_out_compact(o);
-    lk_json_out_object(o, "value"); /* null: infinite */
-    lk_json_out_array(o, "type");
-    lk_json_out_text(o, NULL, "number");
-    lk_json_out_text(o, NULL, "null");
-    lk_json_out_close(o);
-    lk_json_out_close(o);
-    END(o, "name", "labels", "unit", "value");
-    lk_json_out_close(o);
-}
-
-static void put_columns(struct lk_json_out *o)
-{
-    begin(o, "columns", "array");
-    begin(o, "items", "object");
-    lk_json_out_object(o, "properties");
-    put_member(o, "name", "string");
-    put_member(o, "unit", "string");
-    END(o, "name", "unit");
-    lk_json_out_close(o);
-}
-
-/* Write the rows: objects of the columns' names. */
-static void put_rows(struct lk_json_out *o)
-{
-    begin(o, "rows", "array");
-    begin(o, "items", "object");
-    lk_json_out_compact(o);
-    lk_json_out_object(o, "additionalProperties");
-    lk_json_out_array(o, "type");
-    lk_json_out_text(o, NULL, "number");
-    lk_json_out_text(o, NULL, "string");
-    lk_json_out_text(o, NULL, "null");
-    lk_json_out_close(o);
-    lk_json_out_close(o);
-    lk_json_out_close(o);
-    lk_json_out_close(o);
-}
-
-static void put_tables(struct lk_json_out *o)
-{
-    begin(o, "tables", "array");
-    begin(o, "items", "object");
-    lk_json_out_object(o, "properties");
-    put_member(o, "name", "string");
-    put_member(o, "title", "string");
-    put_columns(o);
-    put_rows(o);
-    put_texts(o, "notes");
-    END(o, "name", "title", "columns", "rows", "notes");
-    lk_json_out_close(o);
-}
-
-/* Write that pages of a command have these tables alone. */
-static void put_command(struct lk_json_out *o, const struct lk_command *c)
-{
-    lk_json_out_object(o, NULL);
-    lk_json_out_compact(o);
-    lk_json_out_object(o, "if");
-    lk_json_out_object(o, "properties");
-    put_const(o, "command", c->name);
-    lk_json_out_close(o);
-    lk_json_out_close(o);
-    lk_json_out_compact(o);
-    lk_json_out_object(o, "then");
-    lk_json_out_object(o, "properties");
-    lk_json_out_object(o, "tables");
-    lk_json_out_object(o, "items");
-    lk_json_out_object(o, "properties");
-    lk_json_out_object(o, "name");
-    lk_json_out_array(o, "enum");
-    for (size_t i = 0; c->tables[i]; i++)
-        lk_json_out_text(o, NULL, c->tables[i]);
-    lk_json_out_close(o);
-    for (int depth = 0; depth < 7; depth++) /* name, properties, items, tables, properties, then */
-        lk_json_out_close(o);
-}
-
+/* Write the schema of pages: those of a command have its tables alone. */
 static enum lk_status put_page(const struct lk_command *const *all, struct lk_writer *w)
 {
-    struct lk_json_out *o;
+    const char *comma = "";
 
-    LK_PASS(lk_json_out_begin(w, &o));
-    lk_schema_begin(o, LK_PAGE_SCHEMA);
-    lk_json_out_text(o, "type", "object");
-    lk_json_out_array(o, "allOf");
-    for (size_t i = 0; all[i]; i++)
-        if (all[i]->tables)
-            put_command(o, all[i]);
-    lk_json_out_close(o);
-    lk_json_out_object(o, "properties");
-    put_const(o, "schema", LK_PAGE_SCHEMA);
-    lk_json_out_compact(o);
-    lk_json_out_object(o, "version");
-    lk_json_out_int(o, "const", LK_PAGE_VERSION);
-    lk_json_out_close(o);
-    put_member(o, "command", "string");
-    put_member(o, "command_line", "string");
-    put_member(o, "lockstep", "string");
-    put_texts(o, "answer");
-    put_texts(o, "contradictions");
-    put_texts(o, "notes");
-    put_values(o);
-    put_tables(o);
-    END(o, "schema", "version", "command", "command_line", "lockstep", "answer", "contradictions",
-        "notes", "values", "tables");
-    return lk_json_out_end(o);
+    LK_PASS(put(w, "%s", head));
+    for (size_t i = 0; all[i]; i++) {
+        if (!all[i]->tables)
+            continue;
+        LK_PASS(put(w, command_head, comma, all[i]->name));
+        for (size_t k = 0; all[i]->tables[k]; k++)
+            LK_PASS(put(w, "%s'%s'", k ? ", " : "", all[i]->tables[k]));
+        LK_PASS(put(w, "%s", command_tail));
+        comma = ",";
+    }
+    return put(w, tail, LK_PAGE_VERSION);
 }
 
 /* ---- All ---- */
