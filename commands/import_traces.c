@@ -11,6 +11,7 @@
 #include "profiler/analysis/steps.h"
 #include "profiler/import/import.h"
 #include "profiler/import/import_files.h"
+#include "profiler/import/step_match.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -82,33 +83,19 @@ out:
 
 /* ---- What the traces tell of the recording ---- */
 
-/* Return the span of a rank's first step; NULL: there is none. It begins when the GPU has done what
- * was launched before, which may be after the next one's mark. */
-static const struct lk_span *first_step(const struct lk_trace *t)
+/* Return a rank's span of a step; NULL: it has none. */
+static const struct lk_span *find_step(const struct lk_trace *t, uint32_t number)
 {
-    const struct lk_span *first = NULL;
-
-    for (size_t i = 0; i < t->n_spans; i++) {
-        const struct lk_span *s = &t->spans[i].span;
-
-        if (s->kind == LK_SPAN_STEP && (!first || s->step < first->step))
-            first = s;
-    }
-    return first;
-}
-
-/* Return when it began by the wall clock, since the epoch. */
-static uint64_t first_start_ns(const struct lk_trace *t)
-{
-    const struct lk_span *first = first_step(t);
-
-    return first ? t->base_epoch_ns - t->base_local_ns + first->start_ns : 0;
+    for (size_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].span.kind == LK_SPAN_STEP && t->spans[i].span.step == number)
+            return &t->spans[i].span;
+    return NULL;
 }
 
 /* Return the mean length of the host's steps but for the first; NaN: there is no other. */
 static double host_step_s(const struct lk_trace *t)
 {
-    const struct lk_span *first = first_step(t);
+    const struct lk_span *first = lk_import_first_step(t);
     uint64_t sum_ns = 0;
     size_t n = 0;
 
@@ -128,7 +115,7 @@ static double host_step_s(const struct lk_trace *t)
 static enum lk_status measure_steps(const struct lk_trace *t, struct import_made *m)
 {
     const double SAME = 0.05;
-    const struct lk_span *first = first_step(t);
+    const struct lk_span *first = lk_import_first_step(t);
     double sum_s = 0, rest_s = 0;
     struct lk_rank_steps s;
     size_t n_rest = 0;
@@ -150,19 +137,29 @@ static enum lk_status measure_steps(const struct lk_trace *t, struct import_made
     return LK_OK;
 }
 
+/* Return how far apart two ranks began the first step that both have; 0: they have none. */
+static double apart_ns(const struct lk_trace *a, const struct lk_trace *b)
+{
+    const struct lk_span *x = lk_import_first_step(a), *y = lk_import_first_step(b);
+
+    if (x && y && x->step < y->step)
+        x = find_step(a, y->step);
+    else if (x && y && y->step < x->step)
+        y = find_step(b, x->step);
+    return x && y ? fabs((double)(int64_t)(lk_import_start_ns(a, x) - lk_import_start_ns(b, y)))
+                  : 0;
+}
+
 /* Sum up what was recorded when. Ranks that reduce their gradients together begin a step within
  * less than half of one. */
 static enum lk_status describe(const struct lk_run *run, struct import_made *m)
 {
-    uint64_t first = first_start_ns(&run->traces[0]);
-
     m->n_ranks = run->n;
     m->world_size = lk_run_world_size(run);
     LK_PASS(measure_steps(&run->traces[0], m));
     for (size_t k = 1; k < run->n; k++)
-        if (fabs((double)(int64_t)(first_start_ns(&run->traces[k]) - first)) >
-            0.5 * m->step_s * (double)LK_NS_PER_S)
-            m->is_apart = true;
+        m->is_apart = m->is_apart || apart_ns(&run->traces[0], &run->traces[k]) >
+                                         0.5 * m->step_s * (double)LK_NS_PER_S;
     return LK_OK;
 }
 

@@ -241,10 +241,11 @@ static void report(const struct profile *p, const struct import_made *m)
     profile_say("recorded %zu of %d ranks by %s: %zu steps, their median %.4g ms", m->n_ranks,
                 m->world_size, p->recorded_by->text, m->n_steps, 1e3 * m->step_s);
     profile_say("overhead: %s", *m->cost ? m->cost : p->recorded_by->overhead);
-    if (m->is_apart && p->recorded_by->apart)
+    if (m->is_apart)
         profile_say("the ranks recorded different iterations, so what they waited for each other "
-                    "is wrong: %s",
-                    p->recorded_by->apart);
+                    "is wrong%s%s",
+                    p->recorded_by->apart ? ": " : "",
+                    p->recorded_by->apart ? p->recorded_by->apart : "");
     if (m->no_job)
         profile_say("no job.json: %s", m->no_job);
     profile_say("run directory: %s; next: lockstep analyze %s", dir, dir);

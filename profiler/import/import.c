@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/stats.h"
 #include "facts/run_facts.h"
+#include "profiler/import/clocks.h"
 #include "profiler/import/file_rank.h"
 #include "profiler/import/format.h"
 #include "profiler/import/rank.h"
@@ -125,94 +126,6 @@ static enum lk_status check_ranks(const struct lk_import *i)
     }
     for (size_t k = 0; k < i->n && !i->no_steps; k++)
         i->traces[k].info.world_size = world_size;
-    return LK_OK;
-}
-
-/* ---- Clocks ---- */
-
-/* Return a time on t's clock, corrected for drift. */
-static int64_t without_drift(const struct lk_trace *t, uint64_t at_ns)
-{
-    int64_t passed = (int64_t)(at_ns - t->base_local_ns);
-
-    return (int64_t)at_ns + (int64_t)(t->clock.drift_ppb * 1e-9 * (double)passed);
-}
-
-/* Collect how much later than on `zero` collectives end on t, ns; both by number. */
-static enum lk_status differences(const struct lk_trace *zero, const struct lk_trace *t,
-                                  double **out, size_t *n)
-{
-    size_t at = 0, capacity = 0;
-
-    for (size_t i = 0; i < t->n_spans; i++) {
-        const struct lk_span *s = &t->spans[i].span;
-
-        if (s->kind != LK_SPAN_COLLECTIVE)
-            continue;
-        /* Both lists are in the order of their numbers, but for numbers that one of them lacks. */
-        while (at < zero->n_spans && (zero->spans[at].span.kind != LK_SPAN_COLLECTIVE ||
-                                      zero->spans[at].span.seq < s->seq))
-            at++;
-        if (at == zero->n_spans)
-            break;
-        if (zero->spans[at].span.seq != s->seq || zero->spans[at].span.bytes != s->bytes)
-            continue;
-        LK_PASS(lk_array_grow(out, &capacity, *n + 1, sizeof **out));
-        (*out)[(*n)++] =
-            (double)(without_drift(t, s->end_ns) - (int64_t)zero->spans[at].span.end_ns);
-    }
-    return LK_OK;
-}
-
-/* Align t, of the source s, with the first trace, of the source `first`. */
-static enum lk_status align(const struct lk_trace *zero, const struct lk_source *first,
-                            struct lk_trace *t, const struct lk_source *s)
-{
-    enum lk_status st = LK_OK;
-    double *late = NULL, median;
-    size_t n = 0;
-
-    t->clock.at_ns = t->base_local_ns;
-    if (!isnan(first->clock.drift_ppb) && !isnan(s->clock.drift_ppb))
-        t->clock.drift_ppb = s->clock.drift_ppb - first->clock.drift_ppb;
-    if (!lk_run_info_value(&zero->info, LK_GROUPS_CONFIG_KEY)) /* else whose ends meet? */
-        LK_TRY(differences(zero, t, &late, &n));
-    t->clock.uncertainty_ns = LK_CLOCK_UNKNOWN_NS;
-    if (n > 0) {
-        median = lk_stats_median(late, n);
-        for (size_t i = 0; i < n; i++)
-            late[i] = fabs(late[i] - median);
-        t->clock.offset_ns = -(int64_t)median;
-        t->clock.uncertainty_ns = (uint64_t)lk_stats_quantile(late, n, 0.9);
-    }
-out:
-    free(late);
-    return st;
-}
-
-static const struct lk_source *source_of(const struct lk_import *i, size_t row)
-{
-    return &i->files[i->rows[row].file].source;
-}
-
-static bool share_clock(const struct lk_source *a, const struct lk_source *b)
-{
-    return a->clock.name && b->clock.name && !strcmp(a->clock.name, b->clock.name);
-}
-
-/* Align all ranks with the first one; those that share a clock take what the first of them has. */
-static enum lk_status align_all(struct lk_import *i)
-{
-    for (size_t k = 1; k < i->n; k++) {
-        size_t j = 0;
-
-        while (j < k && !share_clock(source_of(i, k), source_of(i, j)))
-            j++;
-        if (j < k)
-            i->traces[k].clock = i->traces[j].clock;
-        else
-            LK_PASS(align(&i->traces[0], source_of(i, 0), &i->traces[k], source_of(i, k)));
-    }
     return LK_OK;
 }
 
@@ -368,6 +281,20 @@ out:
     return st;
 }
 
+/* numbered: collectives have numbers, which steps take. */
+static enum lk_status place_ranks(struct lk_import *i, bool numbered)
+{
+    const struct lk_source **sources = NULL;
+    enum lk_status st;
+
+    LK_PASS(lk_alloc(&sources, i->n, sizeof *sources));
+    for (size_t k = 0; k < i->n; k++)
+        sources[k] = &i->files[i->rows[k].file].source;
+    st = lk_import_place(i->traces, sources, i->n, numbered);
+    free(sources);
+    return st;
+}
+
 enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_import_options *o,
                              struct lk_import *out)
 {
@@ -394,7 +321,7 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
     qsort(i.rows, i.n, sizeof *i.rows, row_order);
     LK_TRY(check_ranks(&i));
     if (i.traces)
-        LK_TRY(align_all(&i));
+        LK_TRY(place_ranks(&i, phase.group != NULL));
     *out = i;
     i = (struct lk_import){0};
 out:
