@@ -53,7 +53,7 @@ double lk_basis_with_error(double alone_s, double step_s, double shared_s, doubl
                            const struct lk_draw *w)
 {
     return fmax(step_s + shared_s * expm1(scale_error * w->scale), fmin(step_s, alone_s)) *
-           exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * w->error);
+           w->model;
 }
 
 /* Draw Student's t. Chi-squared is a sum of squared normal numbers, two of which are exponential.
@@ -95,6 +95,7 @@ struct lk_draw lk_basis_draw(const struct lk_basis *b, size_t i)
     w.z_new_run = lk_rng_normal(&fresh);
     w.compute = lk_rng_normal(&g);
     w.error = student(&g, 4) / sqrt(2); /* its variance is 2 */
+    w.model = exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * w.error);
     w.scale = student(&fresh, lk_prior_scale_tests(prior) + b->options.scale_tests);
     w.past = lk_rng_u64(&g);
     return w;

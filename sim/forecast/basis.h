@@ -52,6 +52,7 @@ struct lk_draw {
     double run_sd;                /* relative, between runs */
     double z_new_run;             /* deviation of the new run, in run_sd */
     double compute, error, scale; /* deviations of compute, model and scale, in sd of each */
+    double model;                 /* what the model's own error multiplies a step by */
     uint64_t past;                /* seed of what past runs were */
 };
 struct lk_draw lk_basis_draw(const struct lk_basis *b, size_t i);

@@ -229,7 +229,7 @@ enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_ste
 /* ---- One configuration ---- */
 
 enum {
-    STEPS = 2,         /* nothing is random, and a steady state is reached in the warm-up */
+    STEPS = 1,         /* nothing is random, so that all are alike */
     STEPS_LOADER = 10, /* a loader's queue takes so many to settle */
 };
 
@@ -373,7 +373,8 @@ enum lk_status lk_grid_point_init(struct lk_grid_parts *g, const struct lk_bucke
         memcpy(g->colls, point->shape->model.colls, n * sizeof *g->colls);
     bare = point->step;
     point->charged_s = lk_grid_point_charge(g, point->shape, cost, &point->step);
-    q.steps = point->step.load_s > 0 ? STEPS_LOADER : STEPS;
+    q.steady = !(point->step.load_s > 0);
+    q.steps = q.steady ? STEPS : STEPS_LOADER;
     for (int i = 0; i < LK_GRID_FACTORS; i++) {
         struct lk_sim_result r;
 

@@ -29,6 +29,7 @@ struct state {
     uint64_t longest_ns;   /* most work of a rank in this micro-batch */
     uint64_t since_ns; /* no rank blocked or became ready for the next collective before this: the
                           end of the last one */
+    uint64_t warmup;   /* steps that are not counted */
     uint64_t ends_ns;  /* of the last step: sum over ranks */
     bool counted;      /* this step goes into the sums */
 };
@@ -247,7 +248,7 @@ static void start_micro_batch(struct state *s, uint64_t micro_batch)
     uint64_t kappa_ns, compute_ns = 0, longest = 0, earliest = UINT64_MAX;
     size_t n = s->n;
 
-    s->counted = micro_batch >= (uint64_t)p->model->accumulation * LK_SIM_WARMUP;
+    s->counted = micro_batch >= (uint64_t)p->model->accumulation * s->warmup;
     s->optimizer_ns = lk_step_plan_last(p, micro_batch) ? p->optimizer_ns : 0;
     kappa_ns = lk_step_plan_draw(p, micro_batch, 0, s->n, s->forward_ns, s->backward_ns);
     take_input(s, micro_batch);
@@ -283,7 +284,7 @@ static void end_micro_batch(struct state *s, uint64_t micro_batch, bool had_coll
     if (!last)
         return;
     if (s->counted)
-        s->plan.sums.step_ns[micro_batch / (uint64_t)p->model->accumulation - LK_SIM_WARMUP] =
+        s->plan.sums.step_ns[micro_batch / (uint64_t)p->model->accumulation - s->warmup] =
             sum - s->ends_ns;
     s->ends_ns = sum;
 }
@@ -313,6 +314,7 @@ static enum lk_status state_init(struct state *s, const struct lk_step_model *m,
 
     LK_PASS(lk_step_plan_init(&s->plan, m, request));
     s->n = (size_t)m->ranks;
+    s->warmup = request->steady ? 0 : LK_SIM_WARMUP;
     LK_PASS(lk_alloc(&s->memory, s->n * LK_COUNT(arrays), sizeof *s->memory));
     for (size_t i = 0; i < LK_COUNT(arrays); i++)
         *arrays[i] = s->memory + i * s->n;
@@ -344,7 +346,7 @@ enum lk_status lk_closed_form_run(const struct lk_step_model *m,
     if (!applies(m))
         return lk_engine_run(m, request, NULL, out);
     LK_TRY(state_init(&s, m, request));
-    micro_batches = (uint64_t)(LK_SIM_WARMUP + request->steps) * (uint64_t)m->accumulation;
+    micro_batches = (s.warmup + (uint64_t)request->steps) * (uint64_t)m->accumulation;
     for (uint64_t i = 0; i < micro_batches; i++)
         run_micro_batch(&s, i);
     LK_TRY(lk_step_finish(&s.plan, out));

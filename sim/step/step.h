@@ -105,6 +105,8 @@ enum { LK_STEP_SLOW_MAX = 1000 }; /* gamma, delta and kappa are no greater */
 struct lk_sim_request {
     int steps;     /* that count; LK_SIM_WARMUP more go before them */
     uint64_t seed; /* of all draws */
+    bool steady;   /* nothing is random and no loader works ahead: the first step is as any other,
+                      and the closed form leaves the warm-up out */
 };
 enum { LK_SIM_WARMUP = 2 }; /* steady state from step 3 */
 

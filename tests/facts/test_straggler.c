@@ -15,7 +15,8 @@ static void draw(const struct lk_straggler_law *law, size_t n, size_t ranks, uin
     struct lk_step_plan p;
 
     ck_assert_int_eq(lk_alloc(out, n * ranks, sizeof **out), LK_OK);
-    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, seed}), LK_OK);
+    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){.steps = 1, .seed = seed}),
+                     LK_OK);
     for (size_t i = 0; i < n; i++)
         for (size_t r = 0; r < ranks; r++)
             (*out)[i * ranks + r] = (double)lk_step_plan_compute(&p, (int)r, i).forward_ns / 1e9;

@@ -181,8 +181,10 @@ double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int worl
     for (int i = 0; i < world_size; i++)
         slowness[i] = t->slow_factor > 0 && i == t->slow_rank ? t->slow_factor - 1 : NAN;
     m.rank_slowness = slowness;
-    ck_assert_int_eq(lk_closed_form_run(&m, &(struct lk_sim_request){t->steps, lk_rng_u64(&g)}, &r),
-                     LK_OK);
+    ck_assert_int_eq(
+        lk_closed_form_run(&m, &(struct lk_sim_request){.steps = t->steps, .seed = lk_rng_u64(&g)},
+                           &r),
+        LK_OK);
     for (size_t i = 0; steps && i < r.n; i++)
         steps[i] = r.step_s[i] * deviation;
     mean = r.mean_s * deviation;

@@ -355,6 +355,33 @@ START_TEST(both_ways_agree_at_any_size)
 }
 END_TEST
 
+/* Where nothing is random and no loader works ahead, one rank's first step is as those after the
+ * warm-up. */
+START_TEST(a_steady_step_is_the_first)
+{
+    const struct lk_sim_request one = {.steps = 1, .seed = 1, .steady = true},
+                                several = {.steps = 3, .seed = 1};
+
+    for (uint64_t i = 0; i < 2000; i++) {
+        struct lk_step_coll colls[8];
+        struct lk_step_model m = random_model(i, LK_STEP_END, colls, LK_COUNT(colls));
+        struct lk_sim_result a, b;
+
+        m.ranks = m.nodes = 1;
+        m.law = (struct lk_straggler_law){0};
+        m.load_s = 0;
+        ck_assert_int_eq(lk_closed_form_run(&m, &one, &a), LK_OK);
+        ck_assert_int_eq(lk_closed_form_run(&m, &several, &b), LK_OK);
+        for (size_t s = 0; s < b.n; s++)
+            ck_assert_double_eq(b.step_s[s], a.step_s[0]);
+        for (int l = 0; l < LK_LOSS_COUNT; l++)
+            ck_assert_double_eq_tol(a.losses_s[l], b.losses_s[l], 1e-12);
+        lk_sim_result_fini(&a);
+        lk_sim_result_fini(&b);
+    }
+}
+END_TEST
+
 START_TEST(the_rows_sum_to_the_step)
 {
     struct lk_step_coll colls[8];
@@ -554,6 +581,7 @@ END_TEST
 
 SUITE(engine, c)
 {
+    tcase_add_test(c, a_steady_step_is_the_first);
     tcase_add_loop_test(c, by_hand, 0, 2 * (int)LK_COUNT(hand_cases));
     tcase_add_loop_test(c, both_ways_agree_to_the_ns, 0, 1000);
     tcase_add_loop_test(c, both_ways_agree_on_many_ranks, 0, 10);

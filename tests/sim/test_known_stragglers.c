@@ -247,14 +247,16 @@ START_TEST(known_effects_replace_draws)
                               .node_slowness = node};
     struct lk_step_plan p;
 
-    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, 1}), LK_OK);
+    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){.steps = 1, .seed = 1}),
+                     LK_OK);
     ck_assert_double_ne(p.rank_effect[0], 0);
     ck_assert_double_eq(p.rank_effect[1], 0.5);
     ck_assert_double_eq(p.rank_effect[2], 0.2);
     ck_assert_double_eq(p.rank_effect[3], 0.2);
     lk_step_plan_fini(&p);
     m.law.rank_sd = 0.1;
-    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, 1}), LK_OK);
+    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){.steps = 1, .seed = 1}),
+                     LK_OK);
     ck_assert_double_eq(p.rank_effect[1], 0.5);
     ck_assert_double_ne(p.rank_effect[2], 0.2);
     lk_step_plan_fini(&p);
@@ -389,7 +391,8 @@ static double mean_cost(const struct lk_step_model *m)
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct lk_step_plan p;
 
-        ck_assert_int_eq(lk_step_plan_init(&p, m, &(struct lk_sim_request){1, seed}), LK_OK);
+        ck_assert_int_eq(
+            lk_step_plan_init(&p, m, &(struct lk_sim_request){.steps = 1, .seed = seed}), LK_OK);
         sum += (double)p.cost_ns[0] / 1e9 / SEEDS;
         lk_step_plan_fini(&p);
     }
@@ -472,7 +475,8 @@ START_TEST(the_slowest_without_draws)
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct lk_step_plan p;
 
-        ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, seed}), LK_OK);
+        ck_assert_int_eq(
+            lk_step_plan_init(&p, &m, &(struct lk_sim_request){.steps = 1, .seed = seed}), LK_OK);
         for (uint64_t step = 0; step < STEPS; step++) {
             uint64_t slowest = 0;
 
