@@ -18,6 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* README as it was before any GPU ran anything. */
+#define CLAIMS_NOTHING                                                                             \
+    "sed 's;| run on [^|]*|;| built, not yet run on a GPU |;' README.md > $dir/README.md && "
+
 enum { SKIPPED = 77 };
 
 /* Builds that have the programs of tests/dry. */
@@ -243,9 +247,6 @@ END_TEST
 #define ON_MACHINE                                                                                 \
     "tests/dry/make_machine $dir/gpu $build && . $dir/gpu/environment && cd $dir && "              \
     "gpu/tools/check-gpu --from gpu --out out "
-/* README as it was before any GPU ran anything. */
-#define CLAIMS_NOTHING                                                                             \
-    "sed 's;| run on [^|]*|;| built, not yet run on a GPU |;' README.md > $dir/README.md && "
 /* The fake GPU's name in file names, and a date. */
 #define NAME "gpu-h100-80gb-hbm3-*"
 
