@@ -21,7 +21,8 @@ static const double FASTER = 1.01;
 
 const char *lk_answer_number(double v, char *out, size_t size)
 {
-    double unit = v > 0 ? pow(10, floor(log10(v)) - 2) : 1;
+    const bool counts = v == floor(v) && v < 1e6;
+    double unit = v > 0 && !counts ? pow(10, floor(log10(v)) - 2) : 1;
     char digits[64];
     size_t n, at = 0;
 

@@ -18,7 +18,8 @@ enum { LK_ANSWER_WORDS = 256 /* bytes of a configuration in words */ };
  */
 const char *lk_answer_config(const struct lk_forecast *f, const struct lk_forecast_point *p,
                              char *out, size_t size);
-/* Write a count or a rate with three digits: "15,900", "528", "1.43". Returns out. */
+/* Write a rate with three digits, and a count below a million, which is a whole number, with all:
+ * "15,900", "528", "1.43", "1,024". Returns out. */
 const char *lk_answer_number(double v, char *out, size_t size);
 /* Write a ratio as percent: "87", "2.3". Returns out. */
 const char *lk_answer_percent(double ratio, char *out, size_t size);

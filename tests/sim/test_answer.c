@@ -145,9 +145,10 @@ static const struct {
     double v;
     const char *text;
 } numbers[] = {{0, "0"},        {0.01234, "0.0123"}, {528.3, "528"},         {999.6, "1,000"},
-               {1000, "1,000"}, {15911.2, "15,900"}, {1234567, "1,230,000"}, {NAN, "nan"}};
+               {1000, "1,000"}, {15911.2, "15,900"}, {1234567, "1,230,000"}, {NAN, "nan"},
+               {1024, "1,024"}, {524288, "524,288"}};
 
-START_TEST(numbers_have_three_digits)
+START_TEST(rates_have_three_digits_and_counts_all)
 {
     char text[32];
 
@@ -180,6 +181,6 @@ SUITE(answer, t)
     tcase_add_loop_test(t, an_interval_of_one_side_says_so, 0, (int)LK_COUNT(sides));
     tcase_add_loop_test(t, a_point_is_a_sentence, 0, (int)LK_COUNT(points));
     tcase_add_test(t, what_is_known_is_said);
-    tcase_add_loop_test(t, numbers_have_three_digits, 0, (int)LK_COUNT(numbers));
+    tcase_add_loop_test(t, rates_have_three_digits_and_counts_all, 0, (int)LK_COUNT(numbers));
     tcase_add_test(t, back_tests_are_a_sentence);
 }
