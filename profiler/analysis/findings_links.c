@@ -17,17 +17,31 @@ static bool is_busy(const struct lk_analysis *a, size_t rank)
     return false;
 }
 
+/* Return whether a rank is late by its own work: by arriving last, or, where another one is later
+ * still, by what its own durations say. */
+static bool is_late(const struct lk_analysis *a, size_t rank)
+{
+    const struct lk_analysis_rank *r = &a->ranks[rank];
+
+    for (size_t i = 0; i < a->n_findings; i++) {
+        const struct lk_finding *f = &a->findings[i];
+
+        if (f->rank == (int)rank &&
+            (f->id == LK_FINDING_SLOW_RANK || f->id == LK_FINDING_RANK_INPUT ||
+             f->id == LK_FINDING_RANK_LAUNCH))
+            return true;
+    }
+    return (double)r->n_late * r->own_late_s / (double)a->run->n_steps >=
+           LK_FINDING_LOSS_SHARE * a->step_s;
+}
+
 /* Fill an excuse a rank. Hosts that are all busy are alike: that excuses none. */
 static void find_excuses(const struct lk_analysis *a, struct lk_hop_excuse *out)
 {
     size_t n = a->run->n, busy = 0;
 
     for (size_t k = 0; k < n; k++) {
-        const struct lk_analysis_rank *r = &a->ranks[k];
-        double own_s = (double)r->n_late * r->own_late_s / (double)a->run->n_steps;
-
-        out[k] = (struct lk_hop_excuse){.late = own_s >= LK_FINDING_LOSS_SHARE * a->step_s,
-                                        .busy = is_busy(a, k)};
+        out[k] = (struct lk_hop_excuse){.late = is_late(a, k), .busy = is_busy(a, k)};
         busy += out[k].busy;
     }
     for (size_t k = 0; k < n; k++)

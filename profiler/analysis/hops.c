@@ -303,16 +303,17 @@ static bool is_among(const struct lk_slow_link *ends, size_t n, size_t end)
     return false;
 }
 
-/* Return true if an end has a hop of its own: the other end is none of those found. One between two
- * slow ends has none, and they explain it. */
-static bool has_own_hop(const struct lk_run_hops *h, const struct lk_slow_link *found, size_t n,
-                        size_t end)
+/* Return true if an end has a hop of its own: the other end is none of those found, and no late
+ * rank receives there, which makes any hop slow. One between two slow ends, or between one and a
+ * late rank, has none, and they explain it. */
+static bool has_own_hop(const struct lk_run_hops *h, const struct lk_hop_excuse *excuses,
+                        const struct lk_slow_link *found, size_t n, size_t end)
 {
     for (size_t k = 0; k < h->n; k++) {
         const struct lk_run_hop *x = &h->hops[k];
 
-        if ((x->from_end == end && !is_among(found, n, x->to_end)) ||
-            (x->to_end == end && !is_among(found, n, x->from_end)))
+        if (!excuses[x->to].late && ((x->from_end == end && !is_among(found, n, x->to_end)) ||
+                                     (x->to_end == end && !is_among(found, n, x->from_end))))
             return true;
     }
     return false;
@@ -336,7 +337,7 @@ static size_t find_ends(struct judge *j, const struct lk_hop_excuse *excuses, bo
         j->accused[k] = j->accused[k] || is_among(out, n, j->h->hops[k].from_end) ||
                         is_among(out, n, j->h->hops[k].to_end);
     for (size_t i = 0; i < n; i++) /* swaps keep the set that they are compared with */
-        if (has_own_hop(j->h, out, n, out[i].at)) {
+        if (has_own_hop(j->h, excuses, out, n, out[i].at)) {
             struct lk_slow_link x = out[kept];
 
             out[kept++] = out[i];

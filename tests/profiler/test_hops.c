@@ -168,9 +168,10 @@ START_TEST(two_slow_hosts_are_named)
 END_TEST
 
 /* A rank that is late receives slowly. If it sends to a slow host, that one alone is named; if its
- * own link is slow, it is. */
-START_TEST(a_late_rank_before_a_slow_host_is_innocent)
+ * own link is slow, it is; and a host between a slow one and it is not. */
+START_TEST(a_late_rank_near_a_slow_host_is_innocent)
 {
+    static const size_t places[] = {1, 0, (size_t)-2}; /* of the slow host, behind the late rank */
     struct lk_rng g = lk_rng_init(9, (uint64_t)_i);
 
     for (size_t c = 0; c < cases_or(100); c++) {
@@ -180,7 +181,7 @@ START_TEST(a_late_rank_before_a_slow_host_is_innocent)
         size_t order[MOST];
         struct ring r;
 
-        at = _i ? late : (late + 1) % n;
+        at = (late + places[_i] + n) % n;
         memcpy(rates, full, sizeof rates);
         rates[at] = 0.5;
         shuffle(order, n, &g);
@@ -402,7 +403,7 @@ SUITE(hops, t)
     tcase_add_loop_test(t, hops_to_several_ranks_are_told_apart, 0, 6);
     tcase_add_loop_test(t, a_slow_host_is_named, 0, 3);
     tcase_add_loop_test(t, a_slow_pair_is_named, 0, 3);
-    tcase_add_loop_test(t, a_late_rank_before_a_slow_host_is_innocent, 0, 2);
+    tcase_add_loop_test(t, a_late_rank_near_a_slow_host_is_innocent, 0, 3);
     tcase_add_loop_test(t, two_slow_hosts_are_named, 0, 2);
     tcase_add_test(t, noise_accuses_nobody);
     tcase_add_test(t, without_contrast_or_steps_nobody_is_named);
