@@ -125,7 +125,7 @@ static const struct {
     {"predict huge.json dgx-a100 --gpus 512", "512 GPUs: does not fit in memory",
      "a GPU needs 3.34 TiB and has 74.5 GiB", "memory", false},
     {"predict job.json dgx-a100 --gpus 8,1024 --noise-scale 640",
-     "1024 GPUs: past the critical batch", "a step has 16,400 samples, and the noise scale is 640",
+     "1024 GPUs: past the critical batch", "a step has 16,384 samples, and the noise scale is 640",
      "critical_batch", true},
 };
 
