@@ -1,9 +1,9 @@
 /*
- * What NCCL's proxy sends over networks, by the rank that it goes to: bytes, and the time in which
- * at least one message was on its way. Both come from NCCL's proxy steps, of which it tells if
- * LOCKSTEP_PROFILE_LINKS is set. A step that waits for its GPU's data or for the receiver's buffer
- * is not on its way; with NCCL's socket transport, which has no credits, a receiver that does not
- * read makes it so.
+ * Record what NCCL's proxy sends over networks, by the rank that it goes to: bytes, and the time in
+ * which at least one message was on its way. Both come from NCCL's proxy steps, of which it tells
+ * if LOCKSTEP_PROFILE_LINKS is set. A step that waits for its GPU's data or for the receiver's
+ * buffer is not on its way; with NCCL's socket transport, which has no credits, a receiver that
+ * does not read makes it so.
  *
  * An operation that ends while no message is on its way writes LK_FOREIGN_SENT for its link:
  * what was sent since the link's last record. So a collective has one record a peer, or, where its

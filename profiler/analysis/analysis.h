@@ -142,8 +142,8 @@ struct lk_analysis {
     double step_s;
     double losses_s[LK_LOSS_COUNT];
     double pass_gap_s; /* part of the rest between kernels of passes: job files have it in these */
-    /* Of a run of one rank, whose ideal has its own waits: parts of the ideal that can be mended,
-     * though no scaling is lost by them; else 0. */
+    /* The ideal of a run of one rank has that rank's own waits: mending them wins time, though they
+     * lose no scaling. Of more ranks: 0. */
     double own_input_s, own_gap_s;
     struct lk_analysis_rank *ranks;     /* run->n */
     struct lk_analysis_bucket *buckets; /* by bucket */

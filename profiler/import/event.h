@@ -85,7 +85,7 @@ struct lk_event_detail {
     uint8_t state; /* enum lk_collective_state */
 };
 
-/* What the rank sent to another over a network; busy: a message was on its way. */
+/* Bytes that the rank sent to another over a network; busy: a message was on its way. */
 struct lk_event_sent {
     int64_t start_ns, end_ns;
     int to; /* rank */

@@ -3,7 +3,16 @@ import io
 import os
 import tarfile
 
+from check_gpu.check import ROOT
+
 HEAD, END = 64 << 10, 192 << 10  # bytes kept of a log's beginning and end
+
+
+def without_folders(c, data):
+    """Leave out the paths of the work folder and the checkout, which are of no use elsewhere."""
+    for folder in (c.work, ROOT):
+        data = data.replace(folder.encode() + os.sep.encode(), b"")
+    return data
 
 
 def shortened(data):
@@ -29,7 +38,7 @@ def write(c, path):
                 logs[name] = f.read()
     with tarfile.open(path + ".new", "w:gz", compresslevel=3) as tar:
         for name, data in logs.items():
-            data = shortened(data)
+            data = shortened(without_folders(c, data))
             entry = tarfile.TarInfo(name)
             entry.size = len(data)
             tar.addfile(entry, io.BytesIO(data))

@@ -71,9 +71,10 @@ def told(row):
     return TELLS[row["status"]], row["status"] == "not run" and bool(row.get("figures"))  # cut off tells more than not reached
 
 
-def replace(path, text):
+def replace(c, path, text):
+    """Write a file in one step, without the folders of this machine."""
     with open(path + ".new", "w") as f:
-        f.write(text)
+        f.write(logs.without_folders(c, text.encode()).decode())
     os.replace(path + ".new", path)
 
 
@@ -83,8 +84,8 @@ def write(c):
         rows = together(c.rows.values(), c.earlier)
         c.table = figures.table(rows, c.counts)
         result = {**head(c), "seconds": round(time.monotonic() - c.began, 1), "parts": rows, "table": c.table}
-        replace(c.file("json"), json.dumps(result, indent=1) + "\n")
-        replace(c.file("md"), page(result))
+        replace(c, c.file("json"), json.dumps(result, indent=1) + "\n")
+        replace(c, c.file("md"), page(result))
         logs.write(c, c.file("logs.tar.gz"))
         return c.file("json")
 
