@@ -11,7 +11,7 @@
 #include "commands/common_rows.h"
 #include "commands/inputs.h"
 #include "facts/bounds.h"
-#include "reports/plot.h"
+#include "reports/plot/plot.h"
 
 #include <math.h>
 #include <stdlib.h>

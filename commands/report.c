@@ -5,7 +5,7 @@
 #include "commands/common_rows.h"
 #include "facts/forecast.h"
 #include "profiler/analysis/analysis.h"
-#include "reports/plot.h"
+#include "reports/plot/plot.h"
 #include "runtime/device/machine.h"
 
 #include <stdlib.h>

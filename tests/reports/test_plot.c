@@ -1,7 +1,7 @@
 /* Plots: gnuplot accepts every script, the pictures exist, and the CSV has the numbers. */
 #include "base/array.h"
 #include "base/file.h"
-#include "reports/plot.h"
+#include "reports/plot/plot.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>

@@ -2,8 +2,8 @@
  * Plots by gnuplot. A plot is a data file NAME.csv and a script NAME.gp, both kept, so that it can
  * be redrawn; gnuplot then runs as a child process and makes NAME.svg and NAME.png.
  */
-#ifndef LK_REPORTS_GNUPLOT_H
-#define LK_REPORTS_GNUPLOT_H
+#ifndef LK_REPORTS_CHART_GNUPLOT_H
+#define LK_REPORTS_CHART_GNUPLOT_H
 
 #include "base/file.h"
 #include "base/status.h"

@@ -1,7 +1,7 @@
 /* The plot of collectives against size; see plot.h. */
-#include "reports/plot.h"
+#include "reports/plot/plot.h"
 
-#include "reports/gnuplot.h"
+#include "reports/chart/gnuplot.h"
 
 #include "base/array.h"
 

@@ -1,8 +1,8 @@
 /* Plots of runs: losses from the ideal step to the measured one, and a step on every rank; see
  * plot.h. */
-#include "reports/plot.h"
+#include "reports/plot/plot.h"
 
-#include "reports/gnuplot.h"
+#include "reports/chart/gnuplot.h"
 
 #include "base/array.h"
 #include "base/stats.h"

@@ -2,9 +2,9 @@
  * Plots of forecasts against GPUs; see plot.h. Throughput and efficiency, with what was measured;
  * and the plan: throughput, statistical efficiency, time and cost to the target.
  */
-#include "reports/plot.h"
+#include "reports/plot/plot.h"
 
-#include "reports/gnuplot.h"
+#include "reports/chart/gnuplot.h"
 
 #include "base/array.h"
 

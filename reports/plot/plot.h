@@ -2,8 +2,8 @@
  * The plots of a report. Each makes NAME.csv, NAME.gp, NAME.svg and NAME.png in a directory.
  * Measured values are points with error bars, predicted ones a line in a band, ideal ones dashed.
  */
-#ifndef LK_REPORTS_PLOT_H
-#define LK_REPORTS_PLOT_H
+#ifndef LK_REPORTS_PLOT_PLOT_H
+#define LK_REPORTS_PLOT_PLOT_H
 
 #include "base/status.h"
 #include "facts/forecast.h"

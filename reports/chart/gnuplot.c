@@ -1,5 +1,5 @@
 /* Plots by gnuplot: the files, and the child process. */
-#include "reports/gnuplot.h"
+#include "reports/chart/gnuplot.h"
 
 #include "base/array.h"
 #include "base/clock.h"
