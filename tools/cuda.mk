@@ -50,7 +50,7 @@ $(BUILD)/test_gpu: $(GPU_OBJ) $(LIBS) $(BUILD)/probe.mk
 
 ifeq ($(PROBE_SHIM)$(SAN),yes)
 test-bin: $(BUILD)/cuda_shim_races $(BUILD)/cuda_shim_bounds
-$(BUILD)/tests/tools/test_kernel_table_cuda.o $(patsubst %,$(BUILD)/tests/kernels/test_shim_%.o,layernorm orders races): LK_CFLAGS += -DLK_HAVE_SHIM
+$(BUILD)/tests/tools/test_kernel_table_cuda.o $(patsubst %,$(BUILD)/tests/kernels/test_shim_%.o,orders races): LK_CFLAGS += -DLK_HAVE_SHIM
 endif
 ifeq ($(PROBE_CUDA),yes)
 test-bin: $(BUILD)/test_gpu

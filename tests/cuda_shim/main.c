@@ -77,27 +77,46 @@ static const struct {
 #undef PLANT
 };
 
-static int run_planted(const char *name, uint64_t seed)
+enum { PLANTED_SUMS = 4, PLANTED_TERMS = 64 };
+
+/* Sum ones with a planted fault. */
+static enum lk_status plant(const char *name, uint64_t seed, float sums[PLANTED_SUMS])
 {
-    enum { N = 256 };
+    enum { N = PLANTED_SUMS * PLANTED_TERMS };
     struct lk_cuda c = {.real = LK_F32};
-    float *in, *out;
     enum lk_status st = LK_EUSAGE;
+    float *in, *out;
 
     shim_seed(seed);
     in = shim_alloc(N * sizeof *in, "in");
-    out = shim_alloc(N / 64 * sizeof *out, "out");
+    out = shim_alloc(PLANTED_SUMS * sizeof *out, "out");
     for (int i = 0; i < N; i++)
         in[i] = 1;
     for (size_t i = 0; i < sizeof planted / sizeof *planted; i++)
         if (!strcmp(planted[i].name, name))
             st = planted[i].run(&c, out, in, N);
-    if (st != LK_OK) {
-        fprintf(stderr, "%s: %s\n", name, lk_error_text());
+    memcpy(sums, out, PLANTED_SUMS * sizeof *out);
+    shim_free(out);
+    shim_free(in);
+    return st;
+}
+
+/* Run a planted fault under two orders, as a case is run. */
+static int run_planted(const char *name, uint64_t seed)
+{
+    float sums[2][PLANTED_SUMS];
+
+    for (uint64_t order = 0; order < 2; order++)
+        if (plant(name, 2 * seed + order, sums[order]) != LK_OK) {
+            fprintf(stderr, "%s: %s\n", name, lk_error_text());
+            return 1;
+        }
+    if (memcmp(sums[0], sums[1], sizeof sums[0]) != 0) {
+        fprintf(stderr, "%s: the second order gives other bits\n", name);
         return 1;
     }
-    for (int i = 0; i < N / 64; i++)
-        if (out[i] != 64)
+    for (int i = 0; i < PLANTED_SUMS; i++)
+        if (sums[0][i] != PLANTED_TERMS)
             return 2;
     return 0;
 }

@@ -30,9 +30,10 @@ template <enum fault F> __global__ void sum_kernel(float *out, const float *in, 
     local[F == fault_local_store_out_of_bounds ? t % 4 + 1 : t % 4] = 1;
     if (F == fault_exit_before_barrier && t == 7)
         return;
-    sums[F == fault_shared_store_out_of_bounds ? t + 1 : t] =
-        in[blockIdx.x * THREADS + t + (F == fault_global_load_out_of_bounds ? n - 1 : 0)] *
-        local[t % 4];
+    if (F != fault_memory_not_set || t != 63)
+        sums[F == fault_shared_store_out_of_bounds ? t + 1 : t] =
+            in[blockIdx.x * THREADS + t + (F == fault_global_load_out_of_bounds ? n - 1 : 0)] *
+            local[t % 4];
     if (F == fault_two_barriers && t < 32)
         __syncthreads();
     else if (F != fault_missing_barrier)
@@ -61,6 +62,21 @@ template <enum fault F> __global__ void sum_kernel(float *out, const float *in, 
         out[F == fault_race_of_blocks               ? 0
             : F == fault_global_store_out_of_bounds ? blockIdx.x + 1
                                                     : blockIdx.x] = sums[0];
+}
+
+/* Sum in the order in which the threads come. */
+template <enum fault F> __global__ void unordered_kernel(float *out, const float *in, size_t)
+{
+    LK_SHARED(float, sum, 1);
+    unsigned t = threadIdx.x;
+
+    if (t == 0)
+        sum[0] = 0;
+    __syncthreads();
+    atomicAdd(&sum[0], in[blockIdx.x * THREADS + t] / static_cast<float>(t + 3));
+    __syncthreads();
+    if (t == 0)
+        out[blockIdx.x] = sum[0];
 }
 
 /* Sum numbers that asynchronous copies have brought, twice. */
@@ -102,7 +118,10 @@ enum lk_status run(const struct lk_cuda *c, float *out, const float *in, size_t 
     return lk_launch(c, "planted", dim3((unsigned)(n / THREADS)),
                      F == fault_too_many_threads ? 1056U : (unsigned)THREADS,
                      F == fault_too_much_shared ? 49 << 10 : 0,
-                     copies(F) ? copy_kernel<F> : sum_kernel<F>, out, in, n);
+                     F == fault_sums_in_any_order ? unordered_kernel<F>
+                     : copies(F)                  ? copy_kernel<F>
+                                                  : sum_kernel<F>,
+                     out, in, n);
 }
 
 } // namespace

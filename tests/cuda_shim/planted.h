@@ -23,6 +23,8 @@
     X(exit_before_barrier, "has exited", "has exited")                                             \
     X(two_barriers, "divergence", "divergence")                                                    \
     X(missing_lane, "divergence", "divergence")                                                    \
+    X(sums_in_any_order, "gives other bits", "gives other bits")                                   \
+    X(memory_not_set, "gives other bits", "gives other bits")                                      \
     X(too_many_threads, "launch refused", "launch refused")                                        \
     X(too_much_shared, "launch refused", "launch refused")
 

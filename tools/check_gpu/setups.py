@@ -36,7 +36,7 @@ SETUPS = {
     "cpu": Setup(
         options=[],
         dtypes=[None],
-        verified=[("gpt-nano", 4, 20)],
+        verified=[("gpt-nano", 1, 20)],
         comm="tcp",
         shared=["--no-pin"],
         big="gpt-nano",
