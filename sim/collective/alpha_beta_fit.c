@@ -393,6 +393,13 @@ void lk_cluster_fit_fini(struct lk_cluster_fit *f)
     lk_quantity_fini(&f->error);
 }
 
+static void fits_free(struct lk_cluster_fit *fits, size_t n)
+{
+    for (size_t i = 0; fits && i < n; i++)
+        lk_cluster_fit_fini(&fits[i]);
+    free(fits);
+}
+
 enum lk_status lk_alpha_beta_fit_cluster(struct lk_cluster *c, uint64_t seed)
 {
     enum lk_status st = LK_OK;
@@ -421,33 +428,30 @@ enum lk_status lk_alpha_beta_fit_cluster(struct lk_cluster *c, uint64_t seed)
                 n++;
             }
         }
-    lk_alpha_beta_fits_free(c->fits, c->n_fits);
+    fits_free(c->fits, c->n_fits);
     c->fits = fits;
     c->n_fits = n;
     fits = NULL;
 out:
-    lk_alpha_beta_fits_free(fits, n);
+    fits_free(fits, n);
     return st;
 }
 
-void lk_alpha_beta_fits_free(struct lk_cluster_fit *fits, size_t n)
+enum lk_status lk_fitted_cluster_init(struct lk_fitted_cluster *out, const struct lk_cluster *c)
 {
-    for (size_t i = 0; fits && i < n; i++)
-        lk_cluster_fit_fini(&fits[i]);
-    free(fits);
+    struct lk_fitted_cluster f = {.cluster = *c, .own = !c->n_fits && c->n_points};
+
+    if (f.own) {
+        f.cluster.fits = NULL;
+        LK_PASS(lk_alpha_beta_fit_cluster(&f.cluster, 1));
+    }
+    *out = f;
+    return LK_OK;
 }
 
-enum lk_status lk_alpha_beta_fit_missing(const struct lk_cluster *c, struct lk_cluster *out,
-                                         bool *out_own)
+void lk_fitted_cluster_fini(struct lk_fitted_cluster *f)
 {
-    struct lk_cluster copy = *c;
-    bool own = !c->n_fits && c->n_points;
-
-    if (own) {
-        copy.fits = NULL;
-        LK_PASS(lk_alpha_beta_fit_cluster(&copy, 1));
-    }
-    *out = copy;
-    *out_own = own;
-    return LK_OK;
+    if (f->own)
+        fits_free(f->cluster.fits, f->cluster.n_fits);
+    *f = (struct lk_fitted_cluster){0};
 }

@@ -29,12 +29,15 @@ enum lk_status lk_alpha_beta_fit(const struct lk_cluster_point *points, size_t n
 void lk_cluster_fit_fini(struct lk_cluster_fit *f);
 
 /*
- * Make fits for a cluster that has points and no fits. *out is a shallow copy of c; *out_own is
- * true if the caller must free its fits by lk_alpha_beta_fits_free.
+ * A shallow copy of a cluster, with fits made here if it has points and none: they are made once,
+ * and everyone who is given the copy finds them.
  */
-enum lk_status lk_alpha_beta_fit_missing(const struct lk_cluster *c, struct lk_cluster *out,
-                                         bool *out_own);
-void lk_alpha_beta_fits_free(struct lk_cluster_fit *fits, size_t n); /* NULL is legal */
+struct lk_fitted_cluster {
+    struct lk_cluster cluster; /* borrows all but fits that are own */
+    bool own;
+};
+enum lk_status lk_fitted_cluster_init(struct lk_fitted_cluster *out, const struct lk_cluster *c);
+void lk_fitted_cluster_fini(struct lk_fitted_cluster *f); /* zeroes it; safe on a zeroed one */
 
 /*
  * Fit every (collective, algorithm, link) with three points or more; the fits replace those of c.

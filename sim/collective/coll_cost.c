@@ -25,6 +25,8 @@ struct level {
     double slowest; /* factor of the slowest link among them; NAN: as measured */
     struct lk_coll_sets sets;
     struct lk_coll_model *model;
+    double shift;                   /* of a draw, in sds: of what is derived from an all-reduce */
+    bool derived[LK_COLL_MODELLED]; /* `sets` has what an all-reduce gives of it */
     struct lk_coll_sets rescaled; /* to other rank counts: forecasts ask for the same ones again */
 };
 
@@ -70,21 +72,20 @@ out:
 }
 
 /*
- * Derive reduce-scatter, all-gather and broadcast, if they were not measured, from each set of an
- * all-reduce by the ratio of the model's times, and add them to the sets. The sds are wider: in
- * public tables with both on one machine (8 A100 of superbenchmark, 8 H100 of SimuMax) all-gathers
- * and reduce-scatters take 0.51 to 0.68 of the all-reduce where bytes dominate, and up to all of
- * it where the launch does. shift: of a draw, in sds.
+ * Derive reduce-scatter, all-gather or broadcast, if it was not measured, from each set of an
+ * all-reduce by the ratio of the model's times, and add it to the sets when it is first asked for.
+ * The sds are wider: in public tables with both on one machine (8 A100 of superbenchmark, 8 H100 of
+ * SimuMax) all-gathers and reduce-scatters take 0.51 to 0.68 of the all-reduce where bytes
+ * dominate, and up to all of it where the launch does.
  */
-static enum lk_status derive(struct level *l, const struct lk_cluster *c, double shift)
+static enum lk_status derive(struct level *l, enum lk_coll coll)
 {
-    size_t measured = l->sets.n;
+    size_t n = l->sets.n;
 
-    for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
-        for (size_t i = 0; i < measured; i++)
-            if (lk_coll_model_derives(l->model, c, l->sets.list[i].at, (enum lk_coll)coll))
-                LK_PASS(add_from_all_reduce(l->model, shift, &l->sets.list[i], (enum lk_coll)coll,
-                                            &l->sets));
+    for (size_t i = 0; i < n && !l->derived[coll]; i++)
+        if (lk_coll_model_derives(l->model, l->sets.list[i].at, coll))
+            LK_PASS(add_from_all_reduce(l->model, l->shift, &l->sets.list[i], coll, &l->sets));
+    l->derived[coll] = true;
     return LK_OK;
 }
 
@@ -104,8 +105,8 @@ static enum lk_status level_init(struct level *l, const struct lk_cluster *c, st
         by.error = lk_rng_normal(draw);
     }
     LK_PASS(lk_coll_sets_init(&l->sets, c, shift));
-    LK_PASS(lk_coll_model_create(c, &l->sets, prior, by, draw, &l->model));
-    return derive(l, c, by.error);
+    l->shift = by.error;
+    return lk_coll_model_create(c, &l->sets, prior, by, draw, &l->model);
 }
 
 static void level_fini(struct level *l)
@@ -312,6 +313,7 @@ static enum lk_status eval(struct level *l, struct lk_coll_key at, const uint64_
 {
     bool found;
 
+    LK_PASS(derive(l, at.coll));
     LK_PASS(eval_points(l, at, bytes, n, out, &found));
     if (!found && at.algo == LK_ALGO_AUTO)
         LK_PASS(eval_fastest(l, at, bytes, n, out, &found));
@@ -467,22 +469,20 @@ enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *d
 {
     enum lk_status st = LK_OK;
     struct lk_cost_model *m = NULL;
-    struct lk_cluster fitted = {0};
+    struct lk_fitted_cluster fitted = {0};
     struct lk_rng again = draw ? *draw : (struct lk_rng){0};
-    bool own_fits = false;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     LK_TRY(lk_alloc(&m->levels, 2 * c->n_slow + 2, sizeof *m->levels));
     m->levels[m->n++] = (struct level){.slowest = NAN};
-    LK_TRY(lk_alpha_beta_fit_missing(c, &fitted, &own_fits));
-    LK_TRY(level_init(&m->levels[0], &fitted, draw, prior));
+    LK_TRY(lk_fitted_cluster_init(&fitted, c));
+    LK_TRY(level_init(&m->levels[0], &fitted.cluster, draw, prior));
     if (knows_a_link(c))
-        LK_TRY(add_levels(m, &fitted, draw ? &again : NULL, prior));
+        LK_TRY(add_levels(m, &fitted.cluster, draw ? &again : NULL, prior));
     *out = m;
     m = NULL;
 out:
-    if (own_fits)
-        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
+    lk_fitted_cluster_fini(&fitted);
     lk_cost_model_destroy(m);
     return st;
 }

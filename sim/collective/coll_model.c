@@ -34,8 +34,9 @@ struct knowledge {
 struct lk_coll_model {
     const struct lk_coll_sets *sets;
     struct knowledge own, datasheet; /* with the cluster's points and fits, and without them */
-    double error_shift;              /* of a draw, in standard deviations */
-    bool has_nccl;                   /* the cluster file has what NCCL's model needs */
+    bool from_all_reduce[LK_COLL_MODELLED]; /* the cluster has nothing of them itself */
+    double error_shift;                     /* of a draw, in standard deviations */
+    bool has_nccl;                          /* the cluster file has what NCCL's model needs */
     struct lk_nccl_machine machine;
     const struct lk_nccl_machine *choices; /* NCCL chooses as on this one; NULL: as on its own */
     bool refitted[LK_NCCL_FABRIC_COUNT];
@@ -239,6 +240,8 @@ enum lk_status lk_coll_model_create(const struct lk_cluster *c, const struct lk_
     m->best_rates = lk_link_rates_of(c, true);
     set_rate_shares(m);
     m->error_shift = by.error;
+    for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
+        m->from_all_reduce[coll] = is_from_all_reduce(c, (enum lk_coll)coll);
     set_constants(&m->own, c, true, by);
     set_constants(&m->datasheet, c, false, (struct lk_coll_shifts){0});
     m->has_nccl = lk_nccl_machine_of(c, &m->machine);
@@ -587,9 +590,9 @@ out:
 
 /* ---- Other collectives from an all-reduce ---- */
 
-bool lk_coll_model_derives(const struct lk_coll_model *m, const struct lk_cluster *c,
-                           struct lk_coll_key from, enum lk_coll coll)
+bool lk_coll_model_derives(const struct lk_coll_model *m, struct lk_coll_key from,
+                           enum lk_coll coll)
 {
-    return from.coll == LK_ALL_REDUCE && from.ranks > 1 && is_from_all_reduce(c, coll) &&
+    return from.coll == LK_ALL_REDUCE && from.ranks > 1 && m->from_all_reduce[coll] &&
            !by_nccl(m, from);
 }

@@ -76,7 +76,7 @@ double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key a
  * was not measured: alpha-beta alone models them, since NCCL's model relates its collectives
  * itself.
  */
-bool lk_coll_model_derives(const struct lk_coll_model *m, const struct lk_cluster *c,
-                           struct lk_coll_key from, enum lk_coll coll);
+bool lk_coll_model_derives(const struct lk_coll_model *m, struct lk_coll_key from,
+                           enum lk_coll coll);
 
 #endif

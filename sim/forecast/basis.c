@@ -1,7 +1,7 @@
 /*
  * What predictions rest on.
  *
- * Divisions: draws / grades / the whole.
+ * Divisions: draws / grades / costs / the whole.
  */
 #include "sim/forecast/basis.h"
 
@@ -10,6 +10,7 @@
 #include "sim/collective/alpha_beta_fit.h"
 #include "sim/prior.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -141,6 +142,40 @@ void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
     lk_evidence_add_reach(text, &joint, runs.cap, "bucket cap");
 }
 
+/* ---- Costs ---- */
+
+enum lk_status lk_drawn_costs_init(struct lk_drawn_costs *out, const struct lk_cluster *cluster,
+                                   int draws, uint64_t seed)
+{
+    enum lk_status st = LK_OK;
+    struct lk_fitted_cluster fitted = {0};
+    struct lk_drawn_costs c = {.n = draws};
+
+    LK_TRY(lk_alloc(&c.draws, (size_t)draws, sizeof *c.draws));
+    LK_TRY(lk_fitted_cluster_init(&fitted, cluster));
+    LK_TRY(lk_cost_model_create(&fitted.cluster, NULL, NULL, &c.estimate));
+    for (int i = 0; i < draws; i++) {
+        struct lk_rng g = lk_rng_init(seed, lk_rng_stream("predictor.cost", (uint64_t)i));
+
+        LK_TRY(lk_cost_model_create(&fitted.cluster, &g, NULL, &c.draws[i]));
+    }
+    *out = c;
+    c = (struct lk_drawn_costs){0};
+out:
+    lk_fitted_cluster_fini(&fitted);
+    lk_drawn_costs_fini(&c);
+    return st;
+}
+
+void lk_drawn_costs_fini(struct lk_drawn_costs *c)
+{
+    for (int i = 0; c->draws && i < c->n; i++)
+        lk_cost_model_destroy(c->draws[i]);
+    free(c->draws);
+    lk_cost_model_destroy(c->estimate);
+    *c = (struct lk_drawn_costs){0};
+}
+
 /* ---- The whole ---- */
 
 enum lk_status lk_basis_init(struct lk_basis *out, const struct lk_job *job,
@@ -148,39 +183,30 @@ enum lk_status lk_basis_init(struct lk_basis *out, const struct lk_job *job,
                              const struct lk_predictor_options *options)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster fitted = {0};
     struct lk_basis b = {.job = job, .cluster = cluster, .options = *options};
-    bool own_fits = false;
+    const struct lk_drawn_costs *costs = options->costs;
 
     if (options->draws < 2 || !(options->level > 0 && options->level < 1))
         return lk_fail(LK_EUSAGE, "predictor: %d draws at level %g", options->draws,
                        options->level);
+    assert(!costs || costs->n >= options->draws);
     b.runs = lk_runs_of(job, cluster);
     b.other_device = lk_device_same(job->place.device, cluster->gpu) < 0;
     LK_TRY(lk_known_stragglers_init(&b.slow, job, cluster));
-    LK_TRY(lk_alloc(&b.draws, (size_t)options->draws, sizeof *b.draws));
-    LK_TRY(lk_alpha_beta_fit_missing(cluster, &fitted, &own_fits));
-    LK_TRY(lk_cost_model_create(&fitted, NULL, NULL, &b.cost));
-    for (int i = 0; i < options->draws; i++) {
-        struct lk_rng g = lk_rng_init(options->seed, lk_rng_stream("predictor.cost", (uint64_t)i));
-
-        LK_TRY(lk_cost_model_create(&fitted, &g, NULL, &b.draws[i]));
-    }
+    if (!costs)
+        LK_TRY(lk_drawn_costs_init(&b.own, cluster, options->draws, options->seed));
+    b.cost = costs ? costs->estimate : b.own.estimate;
+    b.draws = costs ? costs->draws : b.own.draws;
     *out = b;
     b = (struct lk_basis){0};
 out:
-    if (own_fits)
-        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
     lk_basis_fini(&b);
     return st;
 }
 
 void lk_basis_fini(struct lk_basis *b)
 {
-    for (int i = 0; b->draws && i < b->options.draws; i++)
-        lk_cost_model_destroy(b->draws[i]);
-    free(b->draws);
-    lk_cost_model_destroy(b->cost);
+    lk_drawn_costs_fini(&b->own);
     lk_known_stragglers_fini(&b->slow);
     *b = (struct lk_basis){0};
 }

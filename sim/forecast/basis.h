@@ -20,6 +20,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * The costs of a cluster's collectives, as estimate and in draws: they depend on cluster and seed
+ * alone, so predictors of several jobs share them.
+ */
+struct lk_drawn_costs {
+    struct lk_cost_model *estimate, **draws;
+    int n;
+};
+/* The cluster is not kept. */
+enum lk_status lk_drawn_costs_init(struct lk_drawn_costs *out, const struct lk_cluster *cluster,
+                                   int draws, uint64_t seed);
+void lk_drawn_costs_fini(struct lk_drawn_costs *c); /* zeroes it; safe on a zeroed one */
+
 struct lk_predictor_options {
     double level; /* of intervals, e.g. 0.90 */
     int draws;    /* e.g. 200 */
@@ -27,6 +40,8 @@ struct lk_predictor_options {
     double scale_error; /* of the collectives' time, for each doubling of the ranks; NaN: the
                            prior's */
     size_t scale_tests; /* how many of the job's back-tests it rests on */
+    const struct lk_drawn_costs *costs; /* of the cluster and the seed, as many draws or more;
+                                           borrowed. NULL: the predictor makes its own */
 };
 
 struct lk_basis {
@@ -37,8 +52,9 @@ struct lk_basis {
     bool other_device; /* the job's compute was measured on another GPU than the cluster's */
     struct lk_bucket_cost bucket; /* set by the predictor: by runs of several caps, else assumed */
     struct lk_known_stragglers slow; /* of the runs and the cluster file, fitted once */
+    struct lk_drawn_costs own;       /* zeroed where others' are shared */
     struct lk_cost_model *cost;      /* the estimates */
-    struct lk_cost_model **draws;    /* options.draws of them */
+    struct lk_cost_model **draws;    /* options.draws of them, or more */
 };
 
 /* job and cluster outlive the basis. LK_EUSAGE: less than two draws, or a level outside 0 to 1. */

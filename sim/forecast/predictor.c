@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "base/stats.h"
-#include "sim/collective/alpha_beta_fit.h"
 #include "sim/collective/coll_points.h"
 #include "sim/forecast/grid_model.h"
 #include "sim/prior.h"

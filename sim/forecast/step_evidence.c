@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/stats.h"
 #include "base/units.h"
+#include "sim/collective/alpha_beta_fit.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/contradiction.h"
 #include "sim/forecast/predictor.h"
@@ -31,12 +32,14 @@ static const double CHOICE_ROUNDING = 1e-9;
 struct model {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
+    struct lk_fitted_cluster fitted; /* of the machine as it is */
     int64_t global_batch;
     bool compare;
     struct lk_evidence_source law; /* answers where the runs contradict the model; self NULL:
                                       nothing does */
     bool by_law;
     struct lk_predictor_options options;
+    struct lk_drawn_costs costs; /* of the cluster: all predictors share them */
     struct lk_predictor *predictor;
     /* For a job of recorded buckets (sim/forecast/recorded_buckets.h), else zeroed and NULL. */
     struct lk_job split_job;
@@ -60,8 +63,10 @@ static void model_close(void *self)
         return;
     lk_predictor_destroy(m->predictor);
     lk_predictor_destroy(m->split);
+    lk_drawn_costs_fini(&m->costs);
     lk_buckets_fini(&m->split_job);
     lk_altered_fini(&m->altered);
+    lk_fitted_cluster_fini(&m->fitted);
     if (m->law.self)
         m->law.ops->close(m->law.self);
     free(m->measured);
@@ -69,6 +74,16 @@ static void model_close(void *self)
 }
 
 /* ---- Predictions ---- */
+
+/* Makes, once, the costs that the predictors of m->job and of parts of it share. */
+static enum lk_status make_costs(struct model *m)
+{
+    if (m->options.costs)
+        return LK_OK;
+    LK_PASS(lk_drawn_costs_init(&m->costs, m->cluster, m->options.draws, m->options.seed));
+    m->options.costs = &m->costs;
+    return LK_OK;
+}
 
 /* Makes the predictors of m->job. */
 static enum lk_status make_predictors(struct model *m)
@@ -204,10 +219,12 @@ static enum lk_status alter(void *self, const struct lk_change *change, int worl
                        as_is->job->name);
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct model){.options = as_is->options, .as_is = as_is, .compare = as_is->compare};
+    m->options.costs = NULL; /* another machine's */
     m->other_links = changes_links(change);
     LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, world_size));
     m->job = &m->altered.job;
     m->cluster = &m->altered.cluster;
+    LK_TRY(make_costs(m));
     LK_TRY(make_predictors(m));
     lk_predictor_follow(m->predictor, as_is->predictor);
     if (m->split)
@@ -319,11 +336,13 @@ static enum lk_status predict_held_out(void *self, const struct lk_config *c, bo
                                        struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
-    const struct model *m = self;
+    struct model *m = self;
     struct lk_job rest = {0};
-    struct lk_predictor_options options = m->options;
+    struct lk_predictor_options options;
     struct lk_predictor *p = NULL;
 
+    LK_TRY(make_costs(m));
+    options = m->options;
     LK_TRY(view_init(&rest, m->job));
     keep_rest(&rest, m, c, is_batch);
     if (is_batch ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
@@ -397,6 +416,7 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     struct lk_evidence_source source = source_of(m);
     struct lk_backtests b = {0};
 
+    LK_TRY(make_costs(m));
     LK_TRY(learn_scale_error(m, &b));
     LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(make_predictors(m));
@@ -443,11 +463,12 @@ enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluste
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct model){
         .job = job,
-        .cluster = cluster,
         .global_batch = q->global_batch,
         .compare = q->compare,
         .options = {.level = q->level, .draws = q->draws, .seed = q->seed, .scale_error = NAN},
         .reference_world_size = lk_runs_smallest(job, cluster)};
+    LK_TRY(lk_fitted_cluster_init(&m->fitted, cluster));
+    m->cluster = &m->fitted.cluster;
     m->reference_measured = m->reference_world_size > 0;
     m->reference_world_size = m->reference_measured ? m->reference_world_size : 1;
     LK_TRY(list_measured(m));

@@ -7,7 +7,6 @@
 
 #include "base/array.h"
 #include "base/stats.h"
-#include "sim/collective/alpha_beta_fit.h"
 #include "sim/collective/coll_cost.h"
 #include "sim/collective/links.h"
 #include "sim/prior.h"
@@ -521,18 +520,15 @@ enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
                                int world_size)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster fitted = *c;
     struct lk_altered to = {0};
-    bool own = false;
 
-    if (changes_links(change))
-        LK_TRY(lk_alpha_beta_fit_missing(c, &fitted, &own));
+    LK_TRY(lk_fitted_cluster_init(&to.fitted, c));
     LK_TRY(lk_strdup(&to.source, "a what-if"));
-    LK_TRY(copy_lists(&to, j, &fitted));
+    LK_TRY(copy_lists(&to, j, &to.fitted.cluster));
     LK_TRY(take_known(&to, j, c));
     change_node(&to, change);
     change_overlap(&to, &change->overlap_slowdown);
-    LK_TRY(change_network(&to, &fitted, change));
+    LK_TRY(change_network(&to, &to.fitted.cluster, change));
     LK_TRY(change_gpu(&to, j, c, change->gpu));
     LK_TRY(replace_slowest(&to, j, false, world_size,
                            replace_known(&to, false, world_size, change->without_ranks),
@@ -545,13 +541,6 @@ enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
     *out = to;
     to = (struct lk_altered){0};
 out:
-    if (own && st == LK_OK) {
-        /* The fits' sources are borrowed by the copy: they are the caller's from here on. */
-        out->own_fits = fitted.fits;
-        out->n_own_fits = fitted.n_fits;
-    } else if (own) {
-        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
-    }
     lk_altered_fini(&to);
     return st;
 }
@@ -564,6 +553,6 @@ void lk_altered_fini(struct lk_altered *c)
     free(c->fits);
     lk_known_stragglers_fini(&c->slow);
     free(c->known);
-    lk_alpha_beta_fits_free(c->own_fits, c->n_own_fits);
+    lk_fitted_cluster_fini(&c->fitted);
     *c = (struct lk_altered){0};
 }

@@ -23,6 +23,7 @@
 #include "base/status.h"
 #include "facts/cluster.h"
 #include "facts/job.h"
+#include "sim/collective/alpha_beta_fit.h"
 #include "sim/step/known_stragglers.h"
 
 #include <stdbool.h>
@@ -76,10 +77,8 @@ struct lk_altered {
     struct lk_known_stragglers slow; /* of the originals */
     struct lk_cluster_slow *known;   /* cluster.slow: those, with slow_rank and slow_link; borrows
                                         the sources of `slow` */
-    struct lk_cluster_fit *own_fits; /* made from the points: `fits` borrows their sources; NULL:
-                                        it borrows the original's */
-    size_t n_own_fits;
-    char *source; /* of quantities that the original did not know */
+    struct lk_fitted_cluster fitted; /* the original: `fits` borrows the sources of its fits */
+    char *source;                    /* of quantities that the original did not know */
 };
 
 /*

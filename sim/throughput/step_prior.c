@@ -46,8 +46,7 @@ struct lk_step_prior {
     const struct lk_job *timed; /* the job, if it has times of compute; else NULL */
     struct lk_job job;          /* borrows all but compute */
     struct lk_job_compute compute;
-    struct lk_cluster cluster; /* borrows, but for fits made here */
-    bool own_fits;
+    struct lk_fitted_cluster fitted;
     struct lk_cost_model *cost, *costs[COST_DRAWS];
     struct draw *draws;
     size_t n_draws;
@@ -82,7 +81,7 @@ static void known_shares(const struct lk_job *job, double *backward, double *fix
 
 static struct draw make_draw(const struct lk_step_prior *p, bool timed, const double *z)
 {
-    const struct lk_cluster *c = &p->cluster;
+    const struct lk_cluster *c = &p->fitted.cluster;
     bool measured = c->n_points > 0;
     double backward, fixed;
 
@@ -144,7 +143,7 @@ static enum lk_status set_bound(const struct lk_step_prior *p, struct shape *s)
 
     step.forward_s = step.backward_s = step.optimizer_s = step.gap_s = 0;
     step.input_s = step.load_s = 0;
-    return lk_step_bound(&s->model, &step, &p->cluster, 1, &s->bound_s);
+    return lk_step_bound(&s->model, &step, &p->fitted.cluster, 1, &s->bound_s);
 }
 
 static enum lk_status shape_init(struct lk_step_prior *p, const struct lk_config *key,
@@ -154,7 +153,7 @@ static enum lk_status shape_init(struct lk_step_prior *p, const struct lk_config
     size_t n;
 
     *s = (struct shape){.key = *key, .extreme = extreme_mean(key->world_size)};
-    LK_TRY(lk_config_model_init(&s->model, &p->job, &p->cluster, p->cost, NULL, key));
+    LK_TRY(lk_config_model_init(&s->model, &p->job, &p->fitted.cluster, p->cost, NULL, key));
     LK_TRY(set_bound(p, s));
     n = s->model.step.n_colls;
     LK_TRY(lk_alloc(&s->cost_s, COST_DRAWS * n, sizeof *s->cost_s));
@@ -259,7 +258,7 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
         s->key.world_size == 1 || lk_sharding_traits(s->key.sharding)->pace == LK_PACE_FREE;
     double slow = !alone ? 1 + d->rank_sd * s->extreme : 1;
     struct lk_step_model m = s->model.step;
-    const struct lk_overlap overlap = lk_overlap_draw(&p->cluster, d->z_gamma, d->z_delta);
+    const struct lk_overlap overlap = lk_overlap_draw(&p->fitted.cluster, d->z_gamma, d->z_delta);
     struct lk_sim_request q = {.steps = STEPS, .seed = 1};
     struct lk_sim_result r;
 
@@ -287,13 +286,13 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
 static enum lk_status make_costs(struct lk_step_prior *p, const struct lk_cluster *cluster,
                                  uint64_t seed)
 {
-    LK_PASS(lk_alpha_beta_fit_missing(cluster, &p->cluster, &p->own_fits));
-    p->cluster.nodes = 0;
-    LK_PASS(lk_cost_model_create(&p->cluster, NULL, NULL, &p->cost));
+    LK_PASS(lk_fitted_cluster_init(&p->fitted, cluster));
+    p->fitted.cluster.nodes = 0;
+    LK_PASS(lk_cost_model_create(&p->fitted.cluster, NULL, NULL, &p->cost));
     for (int i = 0; i < COST_DRAWS; i++) {
         struct lk_rng g = lk_rng_init(seed, lk_rng_stream("step_prior.cost", (uint64_t)i));
 
-        LK_PASS(lk_cost_model_create(&p->cluster, &g, NULL, &p->costs[i]));
+        LK_PASS(lk_cost_model_create(&p->fitted.cluster, &g, NULL, &p->costs[i]));
     }
     return LK_OK;
 }
@@ -343,8 +342,7 @@ void lk_step_prior_destroy(struct lk_step_prior *p)
     for (int i = 0; i < COST_DRAWS; i++)
         lk_cost_model_destroy(p->costs[i]);
     lk_cost_model_destroy(p->cost);
-    if (p->own_fits)
-        lk_alpha_beta_fits_free(p->cluster.fits, p->cluster.n_fits);
+    lk_fitted_cluster_fini(&p->fitted);
     free(p);
 }
 
@@ -360,5 +358,5 @@ size_t lk_step_prior_draws(const struct lk_step_prior *p)
 
 const struct lk_cluster *lk_step_prior_cluster(const struct lk_step_prior *p)
 {
-    return &p->cluster;
+    return &p->fitted.cluster;
 }

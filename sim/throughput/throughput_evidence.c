@@ -8,6 +8,7 @@
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
+#include "sim/collective/alpha_beta_fit.h"
 #include "sim/collective/links.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/contradiction.h"
@@ -35,7 +36,8 @@ enum { BACKTESTS_SHOWN = 8 };
 struct table {
     const struct lk_throughput_table *t;
     struct lk_throughput_request q;  /* a copy, whose lists are borrowed */
-    struct lk_cluster cluster;       /* the model's, with the nodes asked for; borrows */
+    struct lk_fitted_cluster fitted; /* the model's, with the nodes asked for */
+    struct lk_cluster cluster;       /* that, or the altered one; borrows */
     struct lk_step_prior *step;      /* of the machine that is asked for */
     struct lk_step_prior *rows_step; /* of that of the rows, which may be the same */
     struct lk_throughput_fit fit;
@@ -481,6 +483,8 @@ static void table_close(void *self)
     if (!e->is_altered && e->rows_step != e->step)
         lk_step_prior_destroy(e->rows_step);
     lk_step_prior_destroy(e->step);
+    if (!e->is_altered)
+        lk_fitted_cluster_fini(&e->fitted);
     lk_altered_fini(&e->altered);
     free(e);
 }
@@ -571,6 +575,8 @@ enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
     *e = (struct table){.t = t, .q = *q, .refuted = q->refuted};
     LK_TRY(check_request(t, q));
     LK_TRY(lk_throughput_complete(t, q, &e->cluster, &e->per_node_assumed));
+    LK_TRY(lk_fitted_cluster_init(&e->fitted, &e->cluster));
+    e->cluster = e->fitted.cluster;
     LK_TRY(make_prior(q, &e->cluster, &e->step));
     e->rows_step = e->step;
     e->is_elsewhere = e->rows_step && q->model->measured_on;
