@@ -57,7 +57,7 @@ static enum lk_status check_runs(const struct lk_run_set *set)
 }
 
 static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_set *references,
-                                  const struct options *opt, const struct alone *alone,
+                                  const char *reference, const struct alone *alone,
                                   struct lk_analysis *out)
 {
     const struct lk_run **refs = NULL;
@@ -66,9 +66,9 @@ static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_
 
     LK_TRY(lk_alloc(&refs, references->n, sizeof(struct lk_run *)));
     n = lk_analysis_reference(references, run, refs);
-    if (!n && opt->reference)
-        LK_TRY(lk_fail(LK_EUSAGE, "%s: it has no run that can be the reference of %s",
-                       opt->reference, run->dir));
+    if (!n && reference)
+        LK_TRY(lk_fail(LK_EUSAGE, "%s: it has no run that can be the reference of %s", reference,
+                       run->dir));
     LK_TRY(lk_analyze(run, refs, n, out));
     LK_TRY(analyze_alone_compare(alone, out));
 out:
@@ -78,7 +78,7 @@ out:
 
 /* ---- Configurations ---- */
 
-static void analyzed_fini(struct analyzed *a)
+void analyzed_fini(struct analyzed *a)
 {
     for (size_t i = 0; i < a->n_pools; i++)
         lk_pool_fini(&a->pools[i]);
@@ -115,8 +115,8 @@ out:
     return st;
 }
 
-static enum lk_status analyze_all(const struct lk_run_set *set, const struct lk_run_set *references,
-                                  const struct options *opt, struct analyzed *a)
+enum lk_status analyze_pools(const struct lk_run_set *set, const struct lk_run_set *references,
+                             const char *reference, struct analyzed *a)
 {
     const struct lk_run **list = NULL;
     enum lk_status st = LK_OK;
@@ -124,12 +124,11 @@ static enum lk_status analyze_all(const struct lk_run_set *set, const struct lk_
     LK_TRY(order_runs(set, &list));
     LK_TRY(lk_alloc(&a->runs, set->n, sizeof *a->runs));
     LK_TRY(lk_alloc(&a->pools, set->n, sizeof *a->pools));
-    LK_TRY(analyze_alone_init(&a->alone, opt->cluster));
     for (; a->n < set->n;) {
         struct lk_analysis *next = &a->runs[a->n];
 
         a->n++;
-        LK_TRY(analyze_run(list[a->n - 1], references, opt, &a->alone, next));
+        LK_TRY(analyze_run(list[a->n - 1], references, reference, &a->alone, next));
     }
     for (size_t i = 0, n; i < a->n; i += n) {
         for (n = 1; i + n < a->n && lk_pool_agree(list[i], list[i + n]);)
@@ -137,10 +136,17 @@ static enum lk_status analyze_all(const struct lk_run_set *set, const struct lk_
         LK_TRY(lk_pool(&a->runs[i], n, &a->pools[a->n_pools]));
         a->n_pools++;
     }
-    LK_TRY(analyze_try(set, a));
 out:
     free(list);
     return st;
+}
+
+static enum lk_status analyze_all(const struct lk_run_set *set, const struct lk_run_set *references,
+                                  const struct options *opt, struct analyzed *a)
+{
+    LK_PASS(analyze_alone_init(&a->alone, opt->cluster));
+    LK_PASS(analyze_pools(set, references, opt->reference, a));
+    return analyze_try(set, a);
 }
 
 /* Return the index of the first run whose details are shown. Those of the fewest ranks are the

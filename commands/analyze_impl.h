@@ -1,4 +1,4 @@
-/* The parts of `lockstep analyze`, private to commands/analyze*.c. */
+/* The parts of `lockstep analyze`, private to commands/analyze*.c and to the report of runs. */
 #ifndef LK_COMMANDS_ANALYZE_IMPL_H
 #define LK_COMMANDS_ANALYZE_IMPL_H
 
@@ -7,6 +7,7 @@
 #include "commands/action.h"
 #include "facts/cluster.h"
 #include "profiler/analysis/analysis_pool.h"
+#include "profiler/analysis/run_set.h"
 #include "sim/collective/coll_cost.h"
 
 #include <stddef.h>
@@ -42,6 +43,15 @@ struct analyzed {
     struct alone alone; /* its cluster's name is in the analyses */
     struct trials trials;
 };
+
+/*
+ * Analyse a set of runs and pool those of one configuration, in *a, which holds no runs yet and is
+ * freed by analyzed_fini, whatever is returned. Runs of `references` give the ideal; reference
+ * names them where a user chose them, else NULL.
+ */
+enum lk_status analyze_pools(const struct lk_run_set *set, const struct lk_run_set *references,
+                             const char *reference, struct analyzed *a);
+void analyzed_fini(struct analyzed *a);
 
 /* Read the cluster of a file or preset; NULL: none. *a is freed by analyze_alone_fini, whatever is
  * returned. */

@@ -2,6 +2,7 @@
  * lockstep collectives: measured collectives beside what their machine should take. Divisions:
  * options, sides, the answer, the plot.
  */
+#include "reports/plot/collectives.h"
 #include "base/array.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -9,9 +10,9 @@
 #include "commands/collectives_impl.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/draw.h"
 #include "commands/inputs.h"
 #include "facts/bounds.h"
-#include "reports/plot/plot.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ struct options {
     struct lk_gate_options gate;
     struct bench_options bench;
     const char *base, *plot, *log;
+    struct draw_settings draw;
 };
 
 #define OPTION(...) ROW(struct options, __VA_ARGS__)
@@ -36,6 +38,7 @@ static const struct lk_option rows[] = {
     BENCH_ROWS(OPTION),
     OPTION("plot", plot, FILE, .role = LK_ROLE_OUTPUT, .group = "output",
            .help = "plot bus bandwidth against size into this folder"),
+    PLOT_ROWS(OPTION),
     PAGE_ROWS(OPTION),
     GATE_ROWS(OPTION, "share_least"),
     OPTION(LOG_OPTION),
@@ -186,9 +189,10 @@ static enum lk_status put_notes(const struct sides *s, struct lk_page *page)
 
 /* ---- The plot ---- */
 
-static enum lk_status plot(const struct sides *s, const char *dir, struct lk_page *page)
+static enum lk_status plot(const struct sides *s, const struct options *o, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
+    struct lk_chart chart = {0};
     struct lk_plot_collective *curves = NULL;
     size_t n = 0, at = 0;
 
@@ -216,10 +220,11 @@ static enum lk_status plot(const struct sides *s, const char *dir, struct lk_pag
                     lk_judged_busbw(&set->at, bytes, j->lo_s)};
             }
         }
-    LK_TRY(
-        lk_plot_collectives(dir, "collectives", "Collectives, measured and expected", curves, n));
-    LK_TRY(lk_page_next(page, "%s/collectives.svg .png .csv .gp", dir));
+    LK_TRY(lk_chart_collectives(&chart, curves, n));
+    LK_TRY(draw_charts(&chart, 1, o->plot, &o->draw));
+    LK_TRY(lk_page_next(page, "%s/%s" DRAW_SUFFIXES, o->plot, chart.name));
 out:
+    lk_chart_fini(&chart);
     for (size_t i = 0; curves && i < n; i++) {
         free(curves[i].label);
         free(curves[i].sizes);
@@ -240,7 +245,7 @@ static enum lk_status run(void *options, const char **names, int n, struct lk_pa
     LK_TRY(collectives_values(s.v, s.n, page));
     LK_TRY(put_notes(&s, page));
     if (o->plot)
-        LK_TRY(plot(&s, o->plot, page));
+        LK_TRY(plot(&s, o, page));
 out:
     free_sides(&s);
     return st;

@@ -68,6 +68,12 @@
 #define PAGE_ROWS(OPTION)                                                                          \
     OPTION(PAGE_FORMAT_OPTION), OPTION(PAGE_TABLE_OPTION), OPTION(PAGE_VERBOSE_OPTION),            \
         OPTION(PAGE_QUIET_OPTION)
+/* How plots are drawn: struct draw_settings draw (commands/draw.h). */
+#define PLOT_ROWS(OPTION)                                                                          \
+    OPTION("size", draw.size, TEXT, .word = "WxH", .group = "plots", .fallback = "1600x900",       \
+        .help = "size of a plot in pixels; its type is in proportion, 20 pixels at 1600x900"),     \
+    OPTION("theme", draw.theme, CHOICE, .choices = draw_themes, .fallback = "light",               \
+        .help = "colours of the plots: for paper, or for a dark screen")
 /* bool force, for claim_folder (commands/paths.h) */
 #define FORCE_OPTION                                                                               \
     "force", force, FLAG,                                                                          \

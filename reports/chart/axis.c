@@ -48,7 +48,7 @@ static void widen_by_layer(struct range *x, struct range *y, const struct lk_cha
             widen(x, &p->x, m->x2);
         if (!boxes && !band)
             widen(y, &p->y, m->y);
-        if (boxes || band || l->kind == LK_CHART_POINTS) {
+        if (boxes || band || lk_chart_has_bar(l, m)) {
             /* An error bar that reaches to 0 is cut on a logarithmic axis; its point is not. */
             bool cut = l->kind == LK_CHART_POINTS && is_log(&p->y);
 
@@ -85,16 +85,36 @@ static void set_range(struct lk_chart_axis *a, const struct range *r)
 
 /* ---- Ticks ---- */
 
+/* Write a count: "512", "262144", "100k", "2M". */
+static void write_count(double v, char *out, size_t size)
+{
+    static const struct {
+        double factor;
+        const char *name;
+    } units[] = {{1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+
+    for (size_t i = 0; i < LK_COUNT(units) && fabs(v) >= 1e5; i++)
+        if (fmod(v, units[i].factor) == 0) {
+            snprintf(out, size, "%.6g%s", v / units[i].factor, units[i].name);
+            return;
+        }
+    snprintf(out, size, fabs(v) < 1e5 ? "%.6g" : "%.0f", v);
+}
+
 static enum lk_status add_value(struct lk_chart_axis *a, double v)
 {
-    char text[40];
+    char text[400]; /* a number of %.0f has up to 309 digits */
 
     if (a->percent)
         snprintf(text, sizeof text, "%.4g", 100 * v);
-    else if (a->dim == LK_DIM_NONE || (a->dim == LK_DIM_COUNT && fabs(v) < 1e5))
+    else if (a->dim == LK_DIM_NONE)
         snprintf(text, sizeof text, "%.6g", v);
-    else
-        lk_units_exact(a->dim, v, text, sizeof text);
+    else if (a->dim == LK_DIM_COUNT)
+        write_count(v, text, sizeof text);
+    else { /* without the noise of steps that are no binary number */
+        snprintf(text, sizeof text, "%.12g", v);
+        lk_units_exact(a->dim, strtod(text, NULL), text, sizeof text);
+    }
     return lk_chart_tick(a, v, text);
 }
 

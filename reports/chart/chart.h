@@ -83,7 +83,7 @@ struct lk_chart_axis {
 enum lk_chart_kind {
     LK_CHART_LINE,   /* through (x, y); a mark whose y is NaN parts it */
     LK_CHART_BAND,   /* between lo and hi over x */
-    LK_CHART_POINTS, /* at (x, y), with a bar from lo to hi where both are known */
+    LK_CHART_POINTS, /* at (x, y), with a bar from lo to hi where lo < hi */
     LK_CHART_BOXES,  /* from (x, lo) to (x2, hi) */
     LK_CHART_TEXTS   /* text at (x, y) alone */
 };
@@ -150,6 +150,11 @@ enum lk_status lk_chart_layer(struct lk_chart_panel *p, enum lk_chart_kind kind,
 /* Append a mark; its text is copied. A mark without a position, where a line is not parted by it,
  * is left out. */
 enum lk_status lk_chart_mark(struct lk_chart_layer *l, struct lk_chart_mark mark);
+/* Return true for a point whose bar is known: lo lies below hi. */
+static inline bool lk_chart_has_bar(const struct lk_chart_layer *l, const struct lk_chart_mark *m)
+{
+    return l->kind == LK_CHART_POINTS && m->lo < m->hi;
+}
 /* Append a note, or set the sentence (printf style). */
 enum lk_status lk_chart_note(struct lk_chart *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));

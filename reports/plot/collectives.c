@@ -1,69 +1,58 @@
-/* The plot of collectives against size; see plot.h. */
-#include "reports/plot/plot.h"
+/* Chart bus bandwidth against size; see collectives.h. */
+#include "reports/plot/collectives.h"
 
-#include "reports/chart/gnuplot.h"
+#include <math.h>
 
-#include "base/array.h"
-
-static const char *const colors[] = {LK_COLOR_BLUE, LK_COLOR_GREEN, LK_COLOR_ORANGE,
-                                     LK_COLOR_PINK, LK_COLOR_RED,   LK_COLOR_SKY};
-
-static enum lk_status put_data(struct lk_writer *w, const struct lk_plot_collective *curves,
-                               size_t n)
+static enum lk_status put_curve(struct lk_chart_panel *p, const struct lk_plot_collective *curve,
+                                enum lk_chart_color color, bool named)
 {
-    static const double GIGA = 1e-9;
+    struct lk_chart_layer *band, *expected, *measured;
 
-    LK_PASS(lk_writer_printf(w, "#bytes,busbw_GBps,expected_GBps,expected_lo,expected_hi\n"));
-    for (size_t i = 0; i < n; i++) {
-        LK_PASS(lk_writer_printf(w, "%s# %s\n", i ? "\n\n" : "", curves[i].label));
-        for (size_t k = 0; k < curves[i].n; k++) {
-            const struct lk_plot_size *s = &curves[i].sizes[k];
+    LK_PASS(
+        lk_chart_layer(p, LK_CHART_BAND, color, named ? "39 of 40 sound machines" : NULL, &band));
+    LK_PASS(lk_chart_layer(p, LK_CHART_LINE, color, named ? "expected" : NULL, &expected));
+    LK_PASS(lk_chart_layer(p, LK_CHART_POINTS, color, curve->label, &measured));
+    expected->style = LK_CHART_DASHED;
+    for (size_t i = 0; i < curve->n; i++) {
+        const struct lk_plot_size *s = &curve->sizes[i];
+        struct lk_chart_mark mark = {.x = s->bytes, .lo = s->lo, .hi = s->hi};
 
-            LK_PASS(lk_writer_printf(w, "%.17g,%.9g,%.9g,%.9g,%.9g\n", s->bytes, GIGA * s->busbw,
-                                     GIGA * s->expected, GIGA * s->lo, GIGA * s->hi));
-        }
+        LK_PASS(lk_chart_mark(band, mark));
+        mark.lo = mark.hi = 0;
+        mark.y = s->expected;
+        LK_PASS(lk_chart_mark(expected, mark));
+        mark.y = s->busbw;
+        LK_PASS(lk_chart_mark(measured, mark));
     }
     return LK_OK;
 }
 
-static enum lk_status put_script(struct lk_writer *w, const char *name, const char *title,
-                                 const struct lk_plot_collective *curves, size_t n)
-{
-    LK_PASS(lk_writer_printf(
-        w, "set datafile separator ','\nset datafile missing 'nan'\n"
-           "set logscale x 2\nset logscale y\nset format x '%%.0b%%BB'\nset format y '%%g'\n"
-           "set xlabel 'size'\nset ylabel 'bus bandwidth, GB/s'\n"
-           "set key top left\nset grid lc rgb '#dddddd'\nset border 3\n"
-           "set tics nomirror out\nset title "));
-    LK_PASS(lk_gnuplot_quote(w, title));
-    LK_PASS(lk_writer_printf(w, "\nplot NaN notitle"));
-    for (size_t i = 0; i < n; i++) {
-        const char *color = colors[i % LK_COUNT(colors)];
-
-        LK_PASS(lk_writer_printf(w,
-                                 ", \\\n  '%s.csv' index %zu using 1:4:5 with filledcurves "
-                                 "fs transparent solid 0.15 noborder lc rgb '%s' notitle"
-                                 ", \\\n  '%s.csv' index %zu using 1:3 with lines lw 2 lc rgb "
-                                 "'%s' notitle"
-                                 ", \\\n  '%s.csv' index %zu using 1:2 with points pt 7 ps 0.8 "
-                                 "lc rgb '%s' title ",
-                                 name, i, color, name, i, color, name, i, color));
-        LK_PASS(lk_gnuplot_quote(w, curves[i].label));
-    }
-    return lk_writer_put(w, "\n", 1);
-}
-
-enum lk_status lk_plot_collectives(const char *dir, const char *name, const char *title,
-                                   const struct lk_plot_collective *curves, size_t n)
+enum lk_status lk_chart_collectives(struct lk_chart *out, const struct lk_plot_collective *curves,
+                                    size_t n)
 {
     enum lk_status st = LK_OK;
-    struct lk_gnuplot g = {0};
+    struct lk_chart c = {0};
+    struct lk_chart_panel *p;
+    bool known = false;
 
-    LK_TRY(lk_gnuplot_init(&g, dir, name, 800, 520));
-    LK_TRY(put_data(g.data, curves, n));
-    LK_TRY(put_script(g.script, name, title, curves, n));
-    LK_TRY(lk_gnuplot_finish(&g));
+    LK_TRY(lk_chart_init(&c, "collectives", "Collectives, measured and expected"));
+    LK_TRY(lk_chart_panel(&c, NULL, &p));
+    LK_TRY(lk_chart_axis(&p->x, "size", LK_CHART_LOG2, LK_DIM_BYTES));
+    LK_TRY(lk_chart_axis(&p->y, "bus bandwidth", LK_CHART_LOG10, LK_DIM_RATE));
+    for (size_t i = 0; i < n; i++) {
+        LK_TRY(put_curve(p, &curves[i], lk_chart_curves[i % LK_CHART_CURVES], i == 0));
+        for (size_t k = 0; k < curves[i].n; k++)
+            known |= isfinite(curves[i].sizes[k].expected);
+    }
+    if (!known)
+        LK_TRY(lk_chart_note(&c, "nothing is known to hold these sizes against"));
+    if (n > LK_CHART_CURVES)
+        LK_TRY(
+            lk_chart_note(&c, "more than %d curves: their colours begin again", LK_CHART_CURVES));
+    LK_TRY(lk_chart_finish(&c));
+    *out = c;
+    c = (struct lk_chart){0};
 out:
-    lk_gnuplot_fini(&g);
+    lk_chart_fini(&c);
     return st;
 }

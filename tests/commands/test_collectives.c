@@ -179,7 +179,9 @@ START_TEST(formats_and_plot)
     r = shell_program(scratch_dir, "collectives good.log --base dgx-a100 --plot p -q");
     ck_assert_int_eq(r.code, shell_run("command -v gnuplot").code ? 1 : 0);
     r = shell_run("head -1 %s/p/collectives.csv", scratch_dir);
-    has(&r, "#bytes,busbw_GBps");
+    has(&r, "x,x2,y,lo,hi,share,panel,layer,text");
+    r = run(2, "collectives good.log --base dgx-a100 --plot p --size 16x9");
+    has(&r, "no size in pixels");
 }
 END_TEST
 

@@ -1,7 +1,9 @@
-/* Plots: gnuplot accepts every script, the pictures exist, and the CSV has the numbers. */
+/* Plots: their marks are the input's numbers, nothing is dropped without a note, and gnuplot draws
+ * them whatever names hold. */
 #include "base/array.h"
 #include "base/file.h"
-#include "reports/plot/plot.h"
+#include "reports/chart/gnuplot.h"
+#include "reports/plot/plots.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -46,11 +48,15 @@ static char *read_part(const char *name, const char *suffix, size_t *out_size)
     return text;
 }
 
-/* Check the four files of a plot; an empty picture has less than 2 kB. */
-static void check_files(const char *name)
+/* Draw a chart, and check its five files; an empty picture has less than 2 kB. */
+static void draw(const struct lk_chart *c)
 {
+    const char *name = c->name;
     size_t size;
-    char *text = read_part(name, "png", &size);
+    char *text;
+
+    ck_assert_msg(lk_gnuplot_draw(c, dir, &lk_draw_slide) == LK_OK, "%s", lk_error_text());
+    text = read_part(name, "png", &size);
 
     ck_assert_mem_eq(text, "\x89PNG", 4);
     ck_assert_uint_gt(size, 2000);
@@ -58,6 +64,10 @@ static void check_files(const char *name)
     text = read_part(name, "svg", &size);
     ck_assert_ptr_nonnull(strstr(text, "</svg>"));
     free(text);
+    text = read_part(name, "pdf", &size);
+    ck_assert_mem_eq(text, "%PDF", 4);
+    free(text);
+    free(read_part(name, "csv", &size));
     free(read_part(name, "gp", &size));
 }
 
@@ -82,61 +92,274 @@ static struct lk_forecast_point point(int world_size, double step_s, double meas
     return p;
 }
 
+/* ---- Reading a chart ---- */
+
+/* Return a panel's layer of a kind with a label (NULL: without), the nth such. */
+static const struct lk_chart_layer *find(const struct lk_chart_panel *p, enum lk_chart_kind kind,
+                                         const char *label, size_t nth)
+{
+    for (size_t i = 0; i < p->n_layers; i++) {
+        const struct lk_chart_layer *l = p->layers[i];
+
+        if (l->kind == kind && (label ? l->label && !strcmp(l->label, label) : !l->label) && !nth--)
+            return l;
+    }
+    ck_abort_msg("no layer %s", label ? label : "without a label");
+    return NULL;
+}
+
+/* Return true if some note has the text. */
+static bool noted(const struct lk_chart *c, const char *text)
+{
+    for (size_t i = 0; i < c->n_notes; i++)
+        if (strstr(c->notes[i], text))
+            return true;
+    return false;
+}
+
+static struct lk_forecast forecast(const char *cluster, struct lk_forecast_point *points, size_t n)
+{
+    return (struct lk_forecast){.job = (char[]){"gpt"},
+                                .cluster = (char *)cluster,
+                                .sample_unit = (char[]){"sequence"},
+                                .level = 0.9,
+                                .points = points,
+                                .n_points = n};
+}
+
+/* ---- Scaling ---- */
+
+/* Points come in any order; they are drawn by GPUs, with interval, measured point and number. */
 START_TEST(efficiency)
 {
-    struct lk_forecast_point here[] = {point(1, 0.010, 0.0101), point(2, 0.0115, 0.0118),
-                                       point(4, 0.0135, NAN)};
-    struct lk_forecast_point there[] = {point(1, 0.010, NAN), point(16, 0.018, NAN),
-                                        point(64, 0.021, NAN)};
-    struct lk_forecast a = {.cluster = (char[]){"this machine"},
-                            .sample_unit = (char[]){"sequence"},
-                            .points = here,
-                            .n_points = LK_COUNT(here)};
-    struct lk_forecast b = {.cluster = (char[]){"25 Gb Ethernet"},
-                            .sample_unit = (char[]){"sequence"},
-                            .points = there,
-                            .n_points = LK_COUNT(there)};
-    const struct lk_forecast both[] = {a, b};
-    size_t size;
-    char *csv;
+    struct lk_forecast_point points[] = {point(4, 0.0135, NAN), point(1, 0.010, 0.0101),
+                                         point(2, 0.0115, 0.0118)};
+    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
 
-    ck_assert_msg(
-        lk_plot_efficiency(dir, "efficiency", "gpt-nano's `title`\nof two lines", both, 2) == LK_OK,
-        "%s", lk_error_text());
-    check_files("efficiency");
-    csv = read_part("efficiency", "csv", &size);
-    ck_assert_ptr_nonnull(strstr(csv, "\n4,1185.18519,"));
-    free(csv);
+    ck_assert_int_eq(lk_chart_efficiency(&c, &f, 1), LK_OK);
+    ck_assert_uint_eq(c.n_panels, 1);
+    l = find(c.panels[0], LK_CHART_LINE, "this machine", 0);
+    ck_assert_double_eq(l->marks[0].x, 1);
+    ck_assert_double_eq(l->marks[l->n_marks - 1].x, 4);
+    ck_assert_double_eq(l->marks[l->n_marks - 1].y, 0.010 / 0.0135);
+    l = find(c.panels[0], LK_CHART_BAND, "90 % interval", 0);
+    ck_assert_uint_eq(l->n_marks, 3);
+    ck_assert_double_eq(l->marks[1].lo, points[2].efficiency_lo);
+    l = find(c.panels[0], LK_CHART_POINTS, "measured", 0);
+    ck_assert_uint_eq(l->n_marks, 2);
+    ck_assert_double_eq_tol(l->marks[1].y, 0.010 / 0.0118, 1e-12);
+    ck_assert_double_lt(l->marks[1].lo, l->marks[1].y);
+    ck_assert_double_gt(l->marks[1].hi, l->marks[1].y);
+    l = find(c.panels[0], LK_CHART_POINTS, NULL, 0);
+    ck_assert_str_eq(l->marks[2].text, "74 %");
+    draw(&c);
+    lk_chart_fini(&c);
+}
+END_TEST
+
+START_TEST(throughput)
+{
+    struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(4, 0.0135, 0.0140)};
+    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
+
+    ck_assert_int_eq(lk_chart_throughput(&c, &f, 1), LK_OK);
+    l = find(c.panels[0], LK_CHART_LINE, "this machine", 0);
+    ck_assert_double_eq_tol(l->marks[1].y, 16 / 0.0135, 1e-9);
+    l = find(c.panels[0], LK_CHART_POINTS, "measured", 0);
+    ck_assert_double_eq_tol(l->marks[0].y, 16 / 0.0140, 1e-9);
+    l = find(c.panels[0], LK_CHART_LINE, "ideal: linear scaling", 0);
+    ck_assert_double_eq_tol(l->marks[1].y, 4 * 4 / 0.010, 1e-9);
+    lk_chart_fini(&c);
+}
+END_TEST
+
+/* Every forecast is drawn, not the first four, and what is of a preset is hollow and dashed. */
+START_TEST(all_forecasts_are_drawn)
+{
+    enum { MANY = 7 };
+    struct lk_forecast_point points[MANY][2];
+    struct lk_forecast f[MANY];
+    char names[MANY][16];
+    struct lk_chart c = {0};
+
+    for (int i = 0; i < MANY; i++) {
+        points[i][0] = point(1, 0.010, NAN);
+        points[i][1] = point(8, 0.012 + 0.001 * i, NAN);
+        points[i][1].evidence = i == 6 ? LK_EVIDENCE_PRESET : LK_EVIDENCE_EXTRAPOLATED;
+        snprintf(names[i], sizeof names[i], "cluster-%d", i);
+        f[i] = forecast(names[i], points[i], 2);
+    }
+    ck_assert_int_eq(lk_chart_efficiency(&c, f, MANY), LK_OK);
+    for (int i = 0; i < 6; i++)
+        ck_assert_int_eq(find(c.panels[0], LK_CHART_LINE, names[i], 0)->style, LK_CHART_SOLID);
+    ck_assert_int_eq(find(c.panels[0], LK_CHART_LINE, NULL, 0)->style, LK_CHART_DASHED);
+    ck_assert(noted(&c, "of a preset"));
+    draw(&c);
+    lk_chart_fini(&c);
+}
+END_TEST
+
+START_TEST(each_batch_has_a_panel)
+{
+    struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(2, 0.011, NAN),
+                                         point(1, 0.010, NAN), point(2, 0.012, NAN)};
+    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    struct lk_chart c = {0};
+
+    points[2].config.local_batch = points[3].config.local_batch = 8;
+    ck_assert_int_eq(lk_chart_efficiency(&c, &f, 1), LK_OK);
+    ck_assert_uint_eq(c.n_panels, 2);
+    ck_assert_str_eq(c.panels[1]->title, "local batch 8, accumulation 1");
+    draw(&c);
+    lk_chart_fini(&c);
+}
+END_TEST
+
+/* Of strong scaling the batch changes with the GPUs: that is one curve. */
+START_TEST(strong_scaling_is_one_curve)
+{
+    struct lk_forecast_point points[] = {point(1, 0.040, NAN), point(2, 0.022, NAN),
+                                         point(4, 0.012, NAN)};
+    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    struct lk_chart c = {0};
+
+    points[0].config.local_batch = 16;
+    points[1].config.local_batch = 8;
+    ck_assert_int_eq(lk_chart_throughput(&c, &f, 1), LK_OK);
+    ck_assert_uint_eq(c.n_panels, 1);
+    ck_assert_uint_eq(find(c.panels[0], LK_CHART_POINTS, NULL, 0)->n_marks, 3);
+    lk_chart_fini(&c);
+}
+END_TEST
+
+/* A value above 100 % is in the range; a point without a number is noted. */
+START_TEST(nothing_is_cut_or_dropped_in_silence)
+{
+    struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(2, 0.008, NAN),
+                                         point(4, 0.012, NAN)};
+    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    struct lk_chart c = {0};
+
+    points[2].efficiency = NAN;
+    ck_assert_int_eq(lk_chart_efficiency(&c, &f, 1), LK_OK);
+    ck_assert_double_gt(c.panels[0]->y.to, 1.25);
+    ck_assert(noted(&c, "1 of 3 points have no number"));
+    lk_chart_fini(&c);
+}
+END_TEST
+
+/* A grid of runs has a curve with bars from the least run to the most. */
+START_TEST(measured_runs_are_a_curve)
+{
+    struct lk_plot_measured m[] = {
+        {"host",
+         {.world_size = 1, .local_batch = 4, .accumulation = 1},
+         0.010,
+         0.0099,
+         0.0101,
+         1,
+         0.99,
+         1.01,
+         3},
+        {"host",
+         {.world_size = 2, .local_batch = 4, .accumulation = 1},
+         0.011,
+         0.0108,
+         0.0114,
+         0.91,
+         0.88,
+         0.93,
+         3},
+    };
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
+
+    ck_assert_int_eq(lk_chart_scaling(&c, LK_CHART_EFFICIENCY, NULL, 0, m, LK_COUNT(m)), LK_OK);
+    l = find(c.panels[0], LK_CHART_POINTS, "measured: host", 0);
+    ck_assert_uint_eq(l->n_marks, 2);
+    ck_assert_double_eq(l->marks[1].lo, 0.88);
+    ck_assert_str_eq(l->marks[1].text, "91 %");
+    lk_chart_fini(&c);
 }
 END_TEST
 
 START_TEST(an_empty_forecast_is_refused)
 {
     struct lk_forecast a = {.cluster = (char[]){"this machine"}};
+    struct lk_chart c = {0};
 
-    ck_assert_int_eq(lk_plot_efficiency(dir, "efficiency", "t", &a, 1), LK_EEVIDENCE);
+    ck_assert_int_eq(lk_chart_efficiency(&c, &a, 1), LK_EEVIDENCE);
 }
 END_TEST
 
+/* ---- Losses ---- */
+
+static struct lk_plot_losses losses_of_two(void)
+{
+    struct lk_plot_losses v = {.title = "2 ranks", .reference = "1 rank", .runs = 1};
+
+    v.mean_s[LK_LOSS_IDEAL] = 0.010;
+    v.mean_s[LK_LOSS_OVERLAP] = 0.0012;
+    v.mean_s[LK_LOSS_STRAGGLER] = 0.002;
+    v.mean_s[LK_LOSS_WIRE] = 0.003;
+    v.mean_s[LK_LOSS_REST] = -0.0001;
+    return v;
+}
+
+/* The bars stand on each other, in the words of `analyze`, and end at the step. */
 START_TEST(waterfall)
 {
-    double losses[LK_LOSS_COUNT] = {[LK_LOSS_IDEAL] = 0.010,
-                                    [LK_LOSS_OVERLAP] = 0.0012,
-                                    [LK_LOSS_STRAGGLER] = 0.002,
-                                    [LK_LOSS_WIRE] = 0.003,
-                                    [LK_LOSS_REST] = -0.0001};
-    size_t size;
-    char *csv;
+    struct lk_plot_losses v = losses_of_two();
+    const struct lk_chart_panel *p;
+    struct lk_chart c = {0};
 
-    ck_assert_msg(lk_plot_waterfall(dir, "waterfall", "2 ranks:\ngpt_nano", losses) == LK_OK, "%s",
-                  lk_error_text());
-    check_files("waterfall");
-    csv = read_part("waterfall", "csv", &size);
-    ck_assert_ptr_nonnull(strstr(csv, "wire,13.2,16.2,"));
-    ck_assert_ptr_nonnull(strstr(csv, "step,0,16.1,"));
-    free(csv);
+    ck_assert_int_eq(lk_chart_waterfall(&c, &v), LK_OK);
+    p = c.panels[0];
+    ck_assert_uint_eq(p->y.n_ticks, 6);
+    ck_assert_str_eq(p->y.ticks[3].label, "blocking communication");
+    ck_assert_double_eq_tol(p->layers[3]->marks[0].x, 0.0132, 1e-12);
+    ck_assert_double_eq_tol(p->layers[3]->marks[0].x2, 0.0162, 1e-12);
+    ck_assert_str_eq(p->y.ticks[5].label, "step");
+    ck_assert_double_eq_tol(p->layers[5]->marks[0].x2, 0.0161, 1e-12);
+    ck_assert_str_eq(p->layers[5]->marks[0].text, "16.1 ms, 100.0 %");
+    ck_assert(noted(&c, "6 losses below 0.1 %"));
+    draw(&c);
+    lk_chart_fini(&c);
+    v.mean_s[LK_LOSS_IDEAL] = NAN;
+    ck_assert_int_eq(lk_chart_waterfall(&c, &v), LK_EEVIDENCE);
 }
 END_TEST
+
+/* What is lost is stacked upwards, what is gained below zero: the parts sum to the step. */
+START_TEST(losses_by_gpus)
+{
+    struct lk_forecast_point points[] = {point(2, 0.0125, NAN), point(1, 0.010, NAN)};
+    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
+
+    points[1].losses_s[LK_LOSS_IDEAL] = 0.010;
+    points[0].losses_s[LK_LOSS_IDEAL] = 0.010;
+    points[0].losses_s[LK_LOSS_WIRE] = 0.003;
+    points[0].losses_s[LK_LOSS_REST] = -0.0005;
+    ck_assert_int_eq(lk_chart_losses(&c, &f, 1), LK_OK);
+    ck_assert_str_eq(c.panels[0]->x.ticks[1].label, "2");
+    l = find(c.panels[0], LK_CHART_BOXES, "blocking communication", 0);
+    ck_assert_double_eq_tol(l->marks[0].lo, 0.8, 1e-12);
+    ck_assert_double_eq_tol(l->marks[0].hi, 1.04, 1e-12);
+    l = find(c.panels[0], LK_CHART_BOXES, "host gaps and the rest", 0);
+    ck_assert_double_eq_tol(l->marks[0].lo, -0.04, 1e-12);
+    ck_assert_double_eq(l->marks[0].hi, 0);
+    draw(&c);
+    lk_chart_fini(&c);
+}
+END_TEST
+
+/* ---- Ranks ---- */
 
 /* Fill a rank's trace: a forward of 4 ms, a backward that ends at `backward_end`, and one
  * all-reduce that starts then and ends at 12 ms; all in step 3. */
@@ -170,28 +393,172 @@ START_TEST(timeline)
 {
     struct lk_trace_span spans[2][5] = {0};
     struct lk_trace traces[2];
-    size_t size;
-    char *csv;
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
 
     fill_trace(&traces[0], spans[0], 0, 8 * LK_NS_PER_MS);
     fill_trace(&traces[1], spans[1], 1, 10 * LK_NS_PER_MS);
-    ck_assert_msg(lk_plot_timeline(dir, "timeline", "a step", traces, 2, -1) == LK_OK, "%s",
-                  lk_error_text());
-    check_files("timeline");
-    csv = read_part("timeline", "csv", &size);
+    ck_assert_int_eq(lk_chart_timeline(&c, traces, 2, -1), LK_OK);
     /* Rank 0 arrives at 7 ms from the start and waits for rank 1 until 9; the wire takes 2 more. */
-    ck_assert_ptr_nonnull(strstr(csv, "\n0,7.000000,9.000000,0.02,0.38,4\n"));
-    ck_assert_ptr_nonnull(strstr(csv, "\n1,9.000000,11.000000,1.02,1.38,5\n"));
-    free(csv);
-    ck_assert_int_eq(lk_plot_timeline(dir, "timeline", "a step", traces, 2, 7), LK_EEVIDENCE);
+    l = find(c.panels[0], LK_CHART_BOXES, "collective: waiting for the last rank", 0);
+    ck_assert_uint_eq(l->n_marks, 1);
+    ck_assert_double_eq_tol(l->marks[0].x, 0.007, 1e-9);
+    ck_assert_double_eq_tol(l->marks[0].x2, 0.009, 1e-9);
+    l = find(c.panels[0], LK_CHART_BOXES, "collective: moving bytes", 0);
+    ck_assert_uint_eq(l->n_marks, 2);
+    ck_assert_double_eq_tol(l->marks[1].x, 0.009, 1e-9);
+    ck_assert_double_eq_tol(l->marks[1].x2, 0.011, 1e-9);
+    draw(&c);
+    lk_chart_fini(&c);
+    ck_assert_int_eq(lk_chart_timeline(&c, traces, 2, 7), LK_EEVIDENCE);
+}
+END_TEST
+
+/* Ten thousand ranks and a thousand steps are joined into cells that show the most of each, so that
+ * the one slow rank is bright. */
+START_TEST(stragglers)
+{
+    enum { RANKS = 10000, STEPS = 1000, SLOW = 7777 };
+    struct lk_plot_ranks r = {.n_ranks = RANKS, .n_steps = STEPS};
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
+    double *own = malloc(sizeof *own * RANKS * STEPS);
+    int *ranks = malloc(sizeof *ranks * RANKS);
+    uint32_t *steps = malloc(sizeof *steps * STEPS);
+    const char **hosts = malloc(sizeof *hosts * RANKS);
+    size_t bright = 0;
+
+    ck_assert(own && ranks && steps && hosts);
+    for (int i = 0; i < RANKS; i++) {
+        ranks[i] = i;
+        hosts[i] = "node";
+        for (int k = 0; k < STEPS; k++)
+            own[i * STEPS + k] = i == SLOW ? 0.02 : 0.01;
+    }
+    for (uint32_t k = 0; k < STEPS; k++)
+        steps[k] = k + 5;
+    r.ranks = ranks;
+    r.hosts = hosts;
+    r.steps = steps;
+    r.own_s = own;
+    ck_assert_int_eq(lk_chart_stragglers(&c, &r), LK_OK);
+    l = find(c.panels[0], LK_CHART_BOXES, NULL, 0);
+    for (size_t i = 0; i < l->n_marks; i++)
+        if (l->marks[i].share > 0.5) {
+            const char *row = c.panels[0]->y.ticks[lround(l->marks[i].lo + 0.5)].label;
+
+            ck_assert_msg(!strcmp(row, "rank 7742 to 7820, node"), "%s", row);
+            bright++;
+        }
+    ck_assert_uint_eq(bright, 200);
+    ck_assert(noted(&c, "the most of 79 ranks and 5 steps"));
+    lk_chart_fini(&c);
+    free(own);
+    free(ranks);
+    free(steps);
+    free(hosts);
+}
+END_TEST
+
+/* ---- Collectives ---- */
+
+START_TEST(collectives)
+{
+    struct lk_plot_size sizes[] = {{1024, 1e8, 1.5e8, 1.2e8, 1.8e8},
+                                   {1 << 20, 1e10, 9e9, 8e9, 1e10}};
+    struct lk_plot_collective curve = {(char[]){"all_reduce, 8 GPUs"}, sizes, LK_COUNT(sizes)};
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
+
+    ck_assert_int_eq(lk_chart_collectives(&c, &curve, 1), LK_OK);
+    l = find(c.panels[0], LK_CHART_POINTS, "all_reduce, 8 GPUs", 0);
+    ck_assert_double_eq(l->marks[1].y, 1e10);
+    ck_assert_double_eq(find(c.panels[0], LK_CHART_LINE, "expected", 0)->marks[0].y, 1.5e8);
+    draw(&c);
+    lk_chart_fini(&c);
+}
+END_TEST
+
+/* ---- All of them ---- */
+
+/* gnuplot gets names as text alone, whatever they hold: none makes a file, and all are drawn. */
+START_TEST(hostile_names_are_text)
+{
+    static const char *const names[] = {
+        "it's",
+        "it''s",
+        "`touch boo`",
+        "\"; system 'touch boo'; \"",
+        "'; system \"touch boo\" #",
+        "a\n'.system('touch boo').'",
+        "@boo {/Bold x} %s %d \\n \\",
+        "\x1b[31m\xe2\x80\xae\xff",
+        "</svg><script>",
+        "$(touch boo)",
+    };
+    char *boo;
+
+    ck_assert_int_eq(lk_path_join(&boo, dir, "boo"), LK_OK);
+    for (size_t i = 0; i < LK_COUNT(names); i++) {
+        struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(2, 0.011, 0.011),
+                                             point(1, 0.010, NAN), point(2, 0.012, NAN)};
+        struct lk_forecast f = forecast(names[i], points, LK_COUNT(points));
+        struct lk_report_input in = {.title = names[i], .forecasts = &f, .n_forecasts = 1};
+        struct lk_chart_list list = {0};
+        size_t size;
+        char *svg;
+
+        points[2].config.accumulation = points[3].config.accumulation = 2;
+        ck_assert_msg(lk_plots_make(&in, &list) == LK_OK, "%s", lk_error_text());
+        ck_assert_int_eq(lk_chart_note(&list.charts[0], "%s", names[i]), LK_OK);
+        draw(&list.charts[0]);
+        ck_assert(!lk_file_exists(boo));
+        svg = read_part("efficiency", "svg", &size);
+        ck_assert_ptr_null(strstr(svg, "<script>"));
+        free(svg);
+        lk_chart_list_fini(&list);
+    }
+    free(boo);
+}
+END_TEST
+
+/* What gnuplot writes goes to no file that a link leads to elsewhere. */
+START_TEST(a_planted_link_is_not_followed)
+{
+    struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(2, 0.011, NAN)};
+    struct lk_forecast f = forecast("c", points, LK_COUNT(points));
+    struct lk_chart c = {0};
+    char *link_path, *target;
+
+    ck_assert_int_eq(lk_chart_efficiency(&c, &f, 1), LK_OK);
+    ck_assert_int_eq(lk_asprintf(&link_path, "%s/efficiency.png.tmp", dir), LK_OK);
+    ck_assert_int_eq(lk_asprintf(&target, "%s/target", dir), LK_OK);
+    ck_assert_int_eq(symlink(target, link_path), 0);
+    draw(&c);
+    ck_assert(!lk_file_exists(target));
+    lk_chart_fini(&c);
+    free(link_path);
+    free(target);
 }
 END_TEST
 
 SUITE(plot, c)
 {
+    tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, make_dir, remove_dir);
     tcase_add_test(c, efficiency);
+    tcase_add_test(c, throughput);
+    tcase_add_test(c, all_forecasts_are_drawn);
+    tcase_add_test(c, each_batch_has_a_panel);
+    tcase_add_test(c, strong_scaling_is_one_curve);
+    tcase_add_test(c, nothing_is_cut_or_dropped_in_silence);
+    tcase_add_test(c, measured_runs_are_a_curve);
     tcase_add_test(c, an_empty_forecast_is_refused);
     tcase_add_test(c, waterfall);
+    tcase_add_test(c, losses_by_gpus);
     tcase_add_test(c, timeline);
+    tcase_add_test(c, stragglers);
+    tcase_add_test(c, collectives);
+    tcase_add_test(c, hostile_names_are_text);
+    tcase_add_test(c, a_planted_link_is_not_followed);
 }

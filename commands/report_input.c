@@ -1,0 +1,211 @@
+/* What the operands of `lockstep report` hold; see report_input.h. */
+#include "commands/report_input.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "commands/analyze_impl.h"
+#include "runtime/device/machine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- Title ---- */
+
+/* Name what a run ran on: its GPU, or the processor of its host. */
+static const char *machine_of(const struct lk_run_info *info)
+{
+    const char *processor = lk_run_info_value(info, lk_machine_keys[LK_MACHINE_PROCESSOR]);
+
+    return processor && !strcmp(info->device, "cpu") ? processor : info->device;
+}
+
+/* Make a title such as "gpt-nano on 2 x Xeon, 2026-01-31"; a simulated run has no date. */
+static enum lk_status run_title(const struct lk_run *run, char **out)
+{
+    const struct lk_run_info *info = lk_run_about(run);
+    time_t seconds = (time_t)(run->traces[0].base_epoch_ns / LK_NS_PER_S);
+    struct tm tm;
+    char date[32];
+
+    if (info->simulated)
+        return lk_asprintf(out, "%s, simulated on %s", info->model, info->host);
+    if (!gmtime_r(&seconds, &tm) || !strftime(date, sizeof date, "%Y-%m-%d", &tm))
+        return lk_fail(LK_EPARSE, "%s: the trace has no sensible date", run->dir);
+    return lk_asprintf(out, "%s on %s, %s", info->model, machine_of(info), date);
+}
+
+/* Make "gpt2 on dgx-h100 and ethernet-25g"; of many clusters their number. */
+static enum lk_status forecast_title(const struct lk_forecast *f, size_t n, char **out)
+{
+    if (n == 1)
+        return lk_asprintf(out, "%s on %s", f[0].job, f[0].cluster);
+    if (n == 2 && strcmp(f[0].cluster, f[1].cluster) != 0)
+        return lk_asprintf(out, "%s on %s and %s", f[0].job, f[0].cluster, f[1].cluster);
+    return lk_asprintf(out, "%s: %zu forecasts", f[0].job, n);
+}
+
+static enum lk_status make_title(struct report_input *r, const char *title)
+{
+    if (title)
+        LK_PASS(lk_strdup(&r->title, title));
+    else if (r->runs.n)
+        LK_PASS(run_title(&r->runs.runs[r->runs.n - 1], &r->title));
+    else
+        LK_PASS(forecast_title(r->forecasts, r->in.n_forecasts, &r->title));
+    r->in.title = lk_printable(r->title);
+    return LK_OK;
+}
+
+/* ---- Runs ---- */
+
+/* List the configurations that were measured. */
+static enum lk_status list_measured(struct report_input *r)
+{
+    LK_PASS(lk_alloc(&r->measured, r->analyzed->n_pools, sizeof *r->measured));
+    LK_PASS(lk_strdup(&r->machine, machine_of(lk_run_about(r->analyzed->runs[0].run))));
+    for (size_t i = 0; i < r->analyzed->n_pools; i++) {
+        const struct lk_pool *p = &r->analyzed->pools[i];
+        const struct lk_run_info *info = lk_run_about(p->runs[0].run);
+
+        r->measured[i] = (struct lk_plot_measured){.name = r->machine,
+                                                   .config = {.world_size = info->world_size,
+                                                              .nodes = info->nodes,
+                                                              .local_batch = info->local_batch,
+                                                              .accumulation = info->accumulation,
+                                                              .cap_bytes = info->cap_bytes},
+                                                   .step_s = p->step_s.mean,
+                                                   .step_lo_s = p->step_s.lo,
+                                                   .step_hi_s = p->step_s.hi,
+                                                   .efficiency = p->efficiency.mean,
+                                                   .efficiency_lo = p->efficiency.lo,
+                                                   .efficiency_hi = p->efficiency.hi,
+                                                   .runs = (int)p->n};
+    }
+    r->in.measured = r->measured;
+    r->in.n_measured = r->analyzed->n_pools;
+    return LK_OK;
+}
+
+/* Take the waterfall of the configuration that `analyze` answers for. */
+static enum lk_status take_losses(struct report_input *r, const struct lk_pool *p)
+{
+    const struct lk_run_info *info = lk_run_about(p->runs[0].run);
+
+    LK_PASS(lk_asprintf(&r->losses_title, "%d rank%s, local batch %d, accumulation %d%s",
+                        info->world_size, info->world_size == 1 ? "" : "s", info->local_batch,
+                        info->accumulation, p->n > 1 ? ", pooled" : ""));
+    r->losses = (struct lk_plot_losses){.title = r->losses_title,
+                                        .reference = p->runs[0].reference,
+                                        .own_s = fmax(0, p->reference_own_s.mean),
+                                        .runs = (int)p->n};
+    for (int i = 0; i < LK_LOSS_COUNT; i++) {
+        r->losses.mean_s[i] = p->losses_s[i].mean;
+        r->losses.lo_s[i] = p->losses_s[i].lo;
+        r->losses.hi_s[i] = p->losses_s[i].hi;
+    }
+    r->in.losses = &r->losses;
+    return LK_OK;
+}
+
+/* Return what a rank does by itself in a step: all but collectives that it waits for. */
+static double own_s(const struct lk_rank_steps *s, uint32_t number)
+{
+    const struct lk_step *step = lk_rank_step(s, number);
+    struct lk_step_split split;
+
+    if (!step)
+        return NAN;
+    lk_step_split(s, step, NULL, &split);
+    return split.s[LK_PART_FORWARD] + split.s[LK_PART_BACKWARD] + split.s[LK_PART_OPTIMIZER] +
+           split.s[LK_PART_INPUT] + split.s[LK_PART_GAP];
+}
+
+/* Fill the times of all ranks of a run in its steps. */
+static enum lk_status take_ranks(struct report_input *r, const struct lk_run *run)
+{
+    enum lk_status st = LK_OK;
+    int *ranks = NULL;
+    const char **hosts = NULL;
+    double *own = NULL;
+
+    if (!run->n_steps || run->n < 2)
+        return LK_OK;
+    LK_TRY(lk_alloc(&ranks, run->n, sizeof *ranks));
+    LK_TRY(lk_alloc(&hosts, run->n, sizeof(char *)));
+    LK_TRY(lk_alloc(&own, run->n * run->n_steps, sizeof *own));
+    for (size_t k = 0; k < run->n; k++) {
+        ranks[k] = lk_run_rank(run, k);
+        hosts[k] = run->traces[k].info.host;
+        for (size_t i = 0; i < run->n_steps; i++)
+            own[k * run->n_steps + i] = own_s(&run->ranks[k], run->steps[i]);
+    }
+    r->ranks = (struct lk_plot_ranks){ranks, hosts, run->steps, own, run->n, run->n_steps};
+    r->in.ranks = &r->ranks;
+    ranks = NULL;
+    hosts = NULL;
+    own = NULL;
+out:
+    free(ranks);
+    free(hosts);
+    free(own);
+    return st;
+}
+
+static enum lk_status take_runs(struct report_input *r)
+{
+    const struct lk_run *last = &r->runs.runs[r->runs.n - 1];
+
+    LK_PASS(lk_alloc(&r->analyzed, 1, sizeof *r->analyzed));
+    LK_PASS(analyze_pools(&r->runs, &r->runs, NULL, r->analyzed));
+    LK_PASS(list_measured(r));
+    LK_PASS(take_losses(r, &r->analyzed->pools[r->analyzed->n_pools - 1]));
+    LK_PASS(take_ranks(r, last));
+    r->in.traces = last->traces;
+    r->in.n_traces = last->n;
+    return LK_OK;
+}
+
+/* ---- All ---- */
+
+enum lk_status report_input_read(const char *const *operands, size_t n, const char *title,
+                                 struct report_input *out)
+{
+    const char *dirs[REPORT_OPERANDS_MAX];
+    size_t n_dirs = 0;
+
+    out->in.step = -1;
+    out->in.forecasts = out->forecasts;
+    for (size_t i = 0; i < n; i++) {
+        if (!lk_ends_with(operands[i], ".json")) {
+            dirs[n_dirs++] = operands[i];
+            continue;
+        }
+        LK_PASS(lk_forecast_read(operands[i], &out->forecasts[out->in.n_forecasts]));
+        out->in.n_forecasts++;
+    }
+    if (n_dirs) {
+        LK_PASS(lk_run_set_read(dirs, n_dirs, &out->runs));
+        LK_PASS(take_runs(out));
+    }
+    return make_title(out, title);
+}
+
+void report_input_fini(struct report_input *r)
+{
+    for (size_t i = 0; i < r->in.n_forecasts; i++)
+        lk_forecast_fini(&r->forecasts[i]);
+    if (r->analyzed)
+        analyzed_fini(r->analyzed);
+    free(r->analyzed);
+    lk_run_set_fini(&r->runs);
+    free(r->measured);
+    free((void *)r->ranks.ranks);
+    free((void *)r->ranks.hosts);
+    free((void *)r->ranks.own_s);
+    free(r->title);
+    free(r->losses_title);
+    free(r->machine);
+}

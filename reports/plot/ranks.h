@@ -1,0 +1,32 @@
+/* Chart the ranks of one run: a step of each, and how long each took in every step. */
+#ifndef LK_REPORTS_PLOT_RANKS_H
+#define LK_REPORTS_PLOT_RANKS_H
+
+#include "base/status.h"
+#include "facts/trace.h"
+#include "reports/chart/chart.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Chart one step on every rank, on rank 0's clock: compute, input and optimizer above, collectives
+ * below, split into waiting for the last rank and moving bytes. step < 0 takes the counted step of
+ * median length. LK_EEVIDENCE when the traces lack the step.
+ */
+enum lk_status lk_chart_timeline(struct lk_chart *out, const struct lk_trace *traces, size_t n,
+                                 int64_t step);
+/* What each rank did by itself in each step, s: its work, input and gaps, without collectives. */
+struct lk_plot_ranks {
+    const int *ranks;         /* their numbers; n_ranks of them */
+    const char *const *hosts; /* of each */
+    const uint32_t *steps;    /* their numbers; n_steps of them */
+    const double *own_s;      /* own_s[rank * n_steps + step]; NaN: not known */
+    size_t n_ranks, n_steps;
+};
+
+/* Chart it as a heat map: a straggler is a bright row. Cells of many ranks or steps are joined, and
+ * show the most of them. LK_EEVIDENCE when nothing is known. */
+enum lk_status lk_chart_stragglers(struct lk_chart *out, const struct lk_plot_ranks *r);
+
+#endif
