@@ -149,3 +149,19 @@ enum lk_status lk_cell_columns_find(const struct lk_table *t, const struct lk_vi
     *out = c;
     return LK_OK;
 }
+
+enum lk_status lk_cell_columns_choose(const struct lk_page_table *t, bool whole,
+                                      struct lk_cell_columns *out, size_t *n)
+{
+    const struct lk_table *table = t->table;
+
+    *n = 0;
+    for (size_t i = 0; !whole && t->view && i < t->n_view; i++) {
+        LK_PASS(lk_cell_columns_find(table, &t->view[i], &out[*n]));
+        *n += !out[*n].bar && !lk_cell_is_empty(table, out[*n].at);
+    }
+    for (size_t c = 0; (whole || !t->view) && c < table->n_columns; c++)
+        if (!lk_cell_is_empty(table, c) && table->columns[c].digits != LK_TABLE_DATA)
+            out[(*n)++] = (struct lk_cell_columns){c, LK_NO_COLUMN, LK_NO_COLUMN, false};
+    return LK_OK;
+}

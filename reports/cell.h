@@ -22,6 +22,11 @@ struct lk_cell_columns {
 /* Find the columns of a view's. LK_EINTERNAL when the table lacks one. */
 enum lk_status lk_cell_columns_find(const struct lk_table *t, const struct lk_view_column *view,
                                     struct lk_cell_columns *out);
+/* List the columns that markup shows: those of the table's view without bars or, whole, all but
+ * those of programs; in both cases none without a cell. *out has room for the table's and the
+ * view's. */
+enum lk_status lk_cell_columns_choose(const struct lk_page_table *t, bool whole,
+                                      struct lk_cell_columns *out, size_t *n);
 /* Format a cell: "15.2 ms (14.6 to 15.7)"; "-" when it is empty. Returns buf, which has room for
  * LK_CELL_TEXT_MAX, or the cell's own text. */
 const char *lk_cell_text(const struct lk_table *t, const struct lk_cell_columns *c, size_t row,

@@ -38,23 +38,6 @@ static enum lk_status put_lines(struct lk_writer *w, char *const *lines, size_t 
     return n ? lk_writer_printf(w, "%s", list ? "\n" : "\n\n") : LK_OK;
 }
 
-/* List the columns to write: those of the view, or all but those of programs; *out has room. */
-static enum lk_status choose(const struct lk_page_table *t, bool whole, struct lk_cell_columns *out,
-                             size_t *n)
-{
-    const struct lk_table *table = t->table;
-
-    *n = 0;
-    for (size_t i = 0; !whole && t->view && i < t->n_view; i++) {
-        LK_PASS(lk_cell_columns_find(table, &t->view[i], &out[*n]));
-        *n += !out[*n].bar && !lk_cell_is_empty(table, out[*n].at);
-    }
-    for (size_t c = 0; (whole || !t->view) && c < table->n_columns; c++)
-        if (!lk_cell_is_empty(table, c) && table->columns[c].digits != LK_TABLE_DATA)
-            out[(*n)++] = (struct lk_cell_columns){c, LK_NO_COLUMN, LK_NO_COLUMN, false};
-    return LK_OK;
-}
-
 static enum lk_status put_rows(struct lk_writer *w, const struct lk_table *t,
                                const struct lk_cell_columns *columns, size_t n)
 {
@@ -87,7 +70,7 @@ static enum lk_status put_table(struct lk_writer *w, const struct lk_page_table 
     size_t n;
 
     LK_TRY(lk_alloc(&columns, t->table->n_columns + t->n_view, sizeof *columns));
-    LK_TRY(choose(t, whole, columns, &n));
+    LK_TRY(lk_cell_columns_choose(t, whole, columns, &n));
     LK_TRY(lk_writer_printf(w, "**"));
     LK_TRY(put_text(w, t->table->title));
     LK_TRY(lk_writer_printf(w, "**\n\n"));

@@ -69,17 +69,27 @@ static const char *ink_on(unsigned rgb)
     return light > 1250 ? "#000" : "#fff";
 }
 
-/* Write a text in its box; on a heat map in the colour that is read there, else on a seam of paper.
- */
+/* Return whether a colour is dark in the light theme; all are light in the dark one. */
+static bool is_dark(enum lk_chart_color color)
+{
+    return !strcmp(ink_on(lk_chart_rgb(color, LK_CHART_LIGHT)), "#fff");
+}
+
+/* Write a text in its box; on a mark in the colour that is read there, else on a seam of paper. */
 static enum lk_status put_text(struct lk_writer *w, const struct lk_chart_layer *l,
-                               const struct lk_chart_mark *m, const struct svg_box *b)
+                               const struct lk_chart_mark *m, const struct svg_box *b, bool is_on)
 {
     LK_PASS(lk_writer_printf(w, "<text text-anchor=\"middle\""));
     LK_PASS(svg_put_at(w, "x", b->x + b->w / 2));
     LK_PASS(svg_put_at(w, "y", b->y + SVG_TEXT * 0.86));
-    if (l->heat && l->place == LK_CHART_ON)
-        LK_PASS(
-            lk_writer_printf(w, " fill=\"%s\" stroke=\"none\"", ink_on(lk_chart_heat(m->share))));
+    if (l->kind == LK_CHART_BOXES && is_on) {
+        LK_PASS(lk_writer_printf(w, " stroke=\"none\""));
+        if (l->heat || !is_dark(l->color))
+            LK_PASS(lk_writer_printf(w, " fill=\"%s\"",
+                                     l->heat ? ink_on(lk_chart_heat(m->share)) : "#000"));
+        else
+            LK_PASS(svg_put_color(w, "fill", LK_CHART_PAPER));
+    }
     LK_PASS(lk_writer_printf(w, ">"));
     LK_PASS(lk_xml_text(w, m->text));
     return lk_writer_printf(w, "</text>");
@@ -102,6 +112,7 @@ static enum lk_status put_mark(struct lk_writer *w, const struct svg_panel *p,
                                struct svg_texts *s)
 {
     double width = lk_xml_width(m->text, strlen(m->text), SVG_TEXT);
+    enum lk_chart_place place = l->place;
     struct svg_box mark, b;
 
     if (!mark_box(p, l, m, &mark))
@@ -114,10 +125,11 @@ static enum lk_status put_mark(struct lk_writer *w, const struct svg_panel *p,
     for (size_t i = 0; !is_free(s, p, &b); i++) {
         if (l->place == LK_CHART_ON || i == 4)
             return LK_OK;
-        b = beside(&mark, width, other_place(l, i));
+        place = other_place(l, i);
+        b = beside(&mark, width, place);
     }
     s->boxes[s->n++] = b;
-    return put_text(w, l, m, &b);
+    return put_text(w, l, m, &b, place == LK_CHART_ON);
 }
 
 /* Note where the labels of the y axis are. */
