@@ -5,13 +5,15 @@
 #   make check      set up, build, run every test
 #   make help       all targets
 #
-# Options: CC=clang  BUILD=dir  WERROR=1  BLAS=no  CUDA=no  CUDA_ARCH="80 90"|all  SAN=address,undefined  V=1
+# Options: CC=clang  BUILD=dir  WERROR=1  BLAS=no  CUDA=no  WASM=no  CUDA_ARCH="80 90"|all  SAN=address,undefined  V=1
 # STATIC=1 links zlib and check into the programs.
 
 BUILD  ?= build
 WERROR ?= 0
 BLAS   ?= auto
 CUDA   ?= auto
+WASM   ?= auto
+WASM_CC ?= clang
 CUDA_ARCH ?= native
 STATIC ?= 0
 SAN    ?=
@@ -28,7 +30,8 @@ VERSION := $(shell cat VERSION)
 NO_PROBE := help setup clean check demo bench validate-net validate-net-short coverage asan tsan headers layering paths format format-check gpu-bundle check-gpu
 ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
 # What is found depends on these, and on the folders searched: the probe runs again when one changes.
-PROBE_OPTIONS := CC="$(CC)" CXX="$(CXX)" BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)" STATIC="$(STATIC)"
+PROBE_OPTIONS := CC="$(CC)" CXX="$(CXX)" BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)" STATIC="$(STATIC)" \
+                 WASM="$(WASM)" WASM_CC="$(WASM_CC)"
 PROBE_PLACE   := $(PROBE_OPTIONS) $(PATH) $(CPATH) $(C_INCLUDE_PATH) $(LIBRARY_PATH) $(CUDA_HOME) $(CUDA_PATH)
 ifneq ($(shell cat $(BUILD)/probe.options 2> /dev/null),$(PROBE_PLACE))
 $(shell mkdir -p $(BUILD) && echo '$(PROBE_PLACE)' > $(BUILD)/probe.options)
@@ -85,7 +88,7 @@ LIBS := $(foreach r,$(ROOMS),$(if $(call room_files,$(r),c),$(BUILD)/lib$(r).a))
 
 # Tests and benchmarks of CUDA's files likewise.
 NOT_BUILT := $(if $(filter yes,$(PROBE_CUDA)),,%_cuda.c)
-TEST_DIRS := $(addprefix tests/,$(ROOMS) preload tools rigs fakes)
+TEST_DIRS := $(addprefix tests/,$(ROOMS) page preload tools rigs fakes)
 TEST_SRC  := $(filter-out $(NOT_BUILT),$(wildcard tests/*.c $(addsuffix /*.c,$(TEST_DIRS))))
 TEST_NAMES = $(sort $(patsubst test_%.c,%,$(filter test_%.c,$(notdir $(TEST_SRC)))))
 TEST_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(TEST_SRC) $(wildcard tests/fuzz/*.c))
@@ -226,6 +229,7 @@ clean:
 	rm -rf $(BUILD)
 
 include tools/cuda.mk
+include tools/page.mk
 include tools/targets.mk
 
 # Not those of the Debian that tools/bare makes there.

@@ -57,8 +57,6 @@ void lk_writer_abandon(struct lk_writer *w);
 
 /* Make a directory and its parents; an existing directory is fine. */
 enum lk_status lk_mkdirs(const char *path);
-/* Join "a" and "b" to "a/b"; the caller frees it. */
-enum lk_status lk_path_join(char **out, const char *dir, const char *name);
 bool lk_file_exists(const char *path);
 /* Return true for a regular file, or a folder; a link counts as its target. */
 bool lk_is_file(const char *path);
@@ -66,14 +64,19 @@ bool lk_is_folder(const char *path);
 /* Fail with LK_EIO for a path that is there, but neither file nor folder: a pipe, a device. Input
  * that is read twice, first to tell what it is, cannot come of one. */
 enum lk_status lk_file_check(const char *path);
-bool lk_ends_with(const char *text, const char *suffix);
 /*
  * List the names in a directory that end with `suffix`, sorted; *out and its strings are freed by
  * lk_names_free. LK_EIO for a missing directory.
  */
 enum lk_status lk_dir_list(const char *dir, const char *suffix, char ***out, size_t *out_n);
-void lk_names_free(char **names, size_t n);
+
+/* ---- Names alone; no file is touched (base/path.c) ---- */
+
+/* Join "a" and "b" to "a/b"; the caller frees it. */
+enum lk_status lk_path_join(char **out, const char *dir, const char *name);
+bool lk_ends_with(const char *text, const char *suffix);
 /* Append a copy of a name to a growing list. On failure the list is as it was. */
 enum lk_status lk_names_add(char ***names, size_t *n, size_t *capacity, const char *name);
+void lk_names_free(char **names, size_t n);
 
 #endif

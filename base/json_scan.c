@@ -1,12 +1,9 @@
 #include "base/json_scan.h"
 
 #include "base/array.h"
-#include "base/gz.h"
-#include "base/progress.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { WINDOW = 1 << 20 };
 
@@ -64,36 +61,27 @@ static bool make_room(struct lk_scan *s, size_t token)
 /* Read on. token: the start of what has to stay in the window. Return false at the end. */
 static bool refill(struct lk_scan *s, size_t token)
 {
-    int n, code;
+    int n;
 
     if (s->eof || s->status != LK_OK || !make_room(s, token))
         return false;
-    n = gzread(s->gz, s->buf + s->end, (unsigned)(s->size - s->end));
-    if (n < 0) {
-        s->status = lk_fail(LK_EIO, "%s: cannot read: %s", s->path, gzerror(s->gz, &code));
-        s->eof = true;
+    n = s->source->read(s, s->buf + s->end, s->size - s->end);
+    s->eof = n <= 0;
+    if (n <= 0)
         return false;
-    }
-    s->eof = n == 0;
     s->end += (size_t)n;
     s->bytes += (uint64_t)n;
-    lk_progress(NULL, (double)gzoffset(s->gz), (double)s->file_bytes);
-    return n > 0;
+    return true;
 }
 
 /* ---- Files and texts ---- */
 
-enum lk_status lk_scan_open(struct lk_scan *s, const char *path)
+enum lk_status lk_scan_begin(struct lk_scan *s, const char *path,
+                             const struct lk_scan_source *source)
 {
-    struct stat info;
-    gzFile gz;
-
-    *s = (struct lk_scan){.path = path, .size = WINDOW, .classes = lenient, .line = 1};
-    LK_PASS(lk_alloc(&s->buf, s->size, 1));
-    LK_PASS(lk_gz_open(path, &gz));
-    s->gz = gz;
-    s->file_bytes = stat(path, &info) ? 0 : (uint64_t)info.st_size;
-    return LK_OK;
+    *s = (struct lk_scan){
+        .path = path, .source = source, .size = WINDOW, .classes = lenient, .line = 1};
+    return lk_alloc(&s->buf, s->size, 1);
 }
 
 void lk_scan_memory(struct lk_scan *s, const char *text, size_t n)
@@ -119,8 +107,8 @@ void lk_scan_strict(struct lk_scan *s)
 
 void lk_scan_close(struct lk_scan *s)
 {
-    if (s->gz)
-        (void)gzclose_r(s->gz);
+    if (s->file)
+        s->source->close(s);
     if (s->path)
         free(s->buf);
     *s = (struct lk_scan){0};
@@ -129,6 +117,11 @@ void lk_scan_close(struct lk_scan *s)
 enum lk_status lk_scan_status(const struct lk_scan *s)
 {
     return s->status;
+}
+
+const char *lk_scan_damage(const struct lk_scan *s)
+{
+    return s->file ? s->source->damage(s) : NULL;
 }
 
 /* ---- Tokens ---- */

@@ -43,9 +43,20 @@ struct lk_slice {
 /* The largest object that may be pinned; one that is larger is left out and counted. */
 enum { LK_SCAN_PINNED_MAX = 16 << 20 };
 
+struct lk_scan;
+
+/* Where a window is filled from (base/json_scan_file.c). */
+struct lk_scan_source {
+    /* Read up to n bytes. Return 0 at the end, -1 after a failure, which s->status then says. */
+    int (*read)(struct lk_scan *s, unsigned char *to, size_t n);
+    const char *(*damage)(const struct lk_scan *s); /* see lk_scan_damage */
+    void (*close)(struct lk_scan *s);
+};
+
 struct lk_scan {
     const char *path;
-    void *gz; /* NULL: a text in memory */
+    const struct lk_scan_source *source; /* NULL: a text in memory */
+    void *file;                          /* the source's */
     unsigned char *buf;
     size_t size, at, end, pin;
     bool pinned, overflown; /* overflown: the pinned object was too large */
@@ -64,6 +75,9 @@ struct lk_scan {
 
 /* Open a file. path is borrowed. LK_EIO. Close in any case. */
 enum lk_status lk_scan_open(struct lk_scan *s, const char *path);
+/* Scan what a source gives; path, by which errors name it, is borrowed. Close in any case. */
+enum lk_status lk_scan_begin(struct lk_scan *s, const char *path,
+                             const struct lk_scan_source *source);
 /* Scan a text in memory, which is borrowed; slices count from its start. */
 void lk_scan_memory(struct lk_scan *s, const char *text, size_t n);
 /* Make a scanner strict, before its first token: commas and colons are tokens, `//` and slash-star
@@ -74,6 +88,9 @@ void lk_scan_strict(struct lk_scan *s);
 void lk_scan_close(struct lk_scan *s); /* safe on a zeroed one */
 /* Return why the file could not be read to its end: LK_EIO; a cut file is none. */
 enum lk_status lk_scan_status(const struct lk_scan *s);
+/* Return what is wrong with a file that was read as far as it goes, as lk_gz_damage; NULL: nothing.
+ */
+const char *lk_scan_damage(const struct lk_scan *s);
 
 enum lk_scan_token lk_scan_next(struct lk_scan *s);
 /* Read one value whole, of whatever type; false at a CLOSE, or the end. */

@@ -6,7 +6,6 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/gz.h"
 #include "base/json_node.h"
 #include "base/json_scan.h"
 
@@ -399,7 +398,7 @@ static enum lk_status take_token(struct builder *b, enum lk_scan_token token)
 /* The file has been read to where it ends, or is damaged. */
 static enum lk_status finish(struct builder *b)
 {
-    const char *damage = b->scan.gz ? lk_gz_damage(b->scan.gz) : NULL;
+    const char *damage = lk_scan_damage(&b->scan);
 
     if (damage)
         return lk_fail(LK_EIO, "%s:%zu: %s", b->doc->name, b->scan.line, damage);

@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-_Static_assert(sizeof(size_t) == sizeof(uint64_t), "LK_KIND_UINT is both");
-
 /* ---- Kinds of members ---- */
 
 /* Bytes of a field, 0: any; and of an item of what it points to. */

@@ -30,10 +30,10 @@
 
 /* X(kind, type of the value in the file); the comment gives the type of the field. */
 #define LK_KIND_LIST(X)                                                                            \
-    X(LK_KIND_INT, "integer")            /* int, from min to max */                                \
-    X(LK_KIND_INT64, "integer")          /* int64_t, from min to max */                            \
-    X(LK_KIND_UINT, "integer")           /* uint64_t or size_t, from min to max */                 \
-    X(LK_KIND_BOOL, "true or false")     /* bool */                                                \
+    X(LK_KIND_INT, "integer")        /* int, from min to max */                                    \
+    X(LK_KIND_INT64, "integer")      /* int64_t, from min to max */                                \
+    X(LK_KIND_UINT, "integer")       /* uint64_t, from min to max; size_t where it has 8 bytes */  \
+    X(LK_KIND_BOOL, "true or false") /* bool */                                                    \
     X(LK_KIND_TRISTATE, "true or false") /* int: 1 true, -1 false, 0 not said */                   \
     X(LK_KIND_NUMBER, "number")          /* double in `range`; NaN is null */                      \
     X(LK_KIND_TEXT, "text")              /* char *, owned; NULL is written as "" */                \

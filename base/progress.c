@@ -2,6 +2,7 @@
 #include "base/progress.h"
 
 #include "base/clock.h"
+#include "base/terminal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { WIDTH = 80, LINE_MAX_BYTES = 512 };
@@ -47,10 +47,9 @@ static bool put(const char *text, size_t n)
 /* Return the columns of the terminal that a line may have; one is left, or it would wrap. */
 static size_t columns(void)
 {
-    struct winsize size;
+    size_t n = lk_terminal_columns(STDERR_FILENO);
 
-    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &size) && size.ws_col > 1 ? size.ws_col - 1
-                                                                       : WIDTH - 1;
+    return (n > 1 ? n : WIDTH) - 1;
 }
 
 /* Write a text over the line. */

@@ -60,7 +60,8 @@ struct lk_command {
         __VA_ARGS__, NULL                                                                          \
     }
 
-/* Print the devices, collective backends, BLAS and vector instructions of this build. */
+/* Print the devices, collective backends, BLAS and vector instructions of this build, and what its
+ * pages have. */
 void lk_command_backends(FILE *out);
 
 /*

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "commands/inputs.h"
+#include "commands/job_inputs.h"
 #include "facts/bounds.h"
 #include "facts/gradients.h"
 

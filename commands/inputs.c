@@ -1,4 +1,4 @@
-/* Inputs that a command's words name: clusters, presets, jobs, and ranks known to be slow. */
+/* Inputs that a command's words name: clusters, presets, and ranks known to be slow. */
 #include "commands/inputs.h"
 
 #include "base/array.h"
@@ -9,8 +9,6 @@
 #include "base/words.h"
 #include "facts/bounds.h"
 #include "facts/preset.h"
-#include "profiler/analysis/job_build.h"
-#include "profiler/analysis/run_set.h"
 #include "sim/collective/links.h"
 
 #include <errno.h>
@@ -193,39 +191,6 @@ enum lk_status job_and_cluster(const char *command, const char **operands, int n
     if (n < 2)
         operands[1] = cluster;
     return LK_OK;
-}
-
-/* ---- Jobs ---- */
-
-static enum lk_status job_of_runs(const char *const *paths, size_t n, struct lk_job *out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_run_set set = {0};
-
-    LK_TRY(lk_run_set_read(paths, n, &set));
-    LK_TRY(lk_job_build(&set, out));
-out:
-    lk_run_set_fini(&set);
-    return st;
-}
-
-enum lk_status find_job(const char *path, struct lk_job *out)
-{
-    enum lk_status st = LK_OK;
-    char *file = NULL;
-
-    if (!lk_is_folder(path))
-        return lk_job_read(path, out);
-    LK_TRY(lk_path_join(&file, path, "job.json"));
-    LK_TRY(lk_file_exists(file) ? lk_job_read(file, out) : job_of_runs(&path, 1, out));
-out:
-    free(file);
-    return st;
-}
-
-enum lk_status find_job_of_runs(const char *const *paths, size_t n, struct lk_job *out)
-{
-    return n == 1 ? find_job(paths[0], out) : job_of_runs(paths, n, out);
 }
 
 /* ---- Known slow ranks and links ---- */

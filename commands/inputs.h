@@ -1,10 +1,9 @@
-/* Inputs that a command's words name: clusters, presets, jobs, and ranks known to be slow. */
+/* Inputs that a command's words name: clusters, presets, and ranks known to be slow. */
 #ifndef LK_COMMANDS_INPUTS_H
 #define LK_COMMANDS_INPUTS_H
 
 #include "base/status.h"
 #include "facts/cluster.h"
-#include "facts/job.h"
 
 #include <stddef.h>
 
@@ -26,14 +25,6 @@ enum lk_status warn_of_contradictions(const struct lk_cluster *c, size_t known);
  */
 enum lk_status job_and_cluster(const char *command, const char **operands, int n,
                                const char *cluster);
-
-/* Read the job file `path`; of a directory its job.json or, without one, a job of the runs at or
- * below it. LK_EIO, LK_EPARSE; LK_EEVIDENCE: the runs are too few steps. *out is freed by
- * lk_job_fini. */
-enum lk_status find_job(const char *path, struct lk_job *out);
-/* Build one job from the traces of several run directories (profiler/analysis/run_set.h). With one
- * operand this is find_job. */
-enum lk_status find_job_of_runs(const char *const *paths, size_t n, struct lk_job *out);
 
 /*
  * Add entries to stragglers.known of a cluster. ranks and links are lists "3:1.25,7:1.1": how many

@@ -10,6 +10,7 @@
 #include "facts/bounds.h"
 #include "facts/job.h"
 #include "kernels/ops.h"
+#include "reports/whatif_module.h"
 #include "runtime/comm/comm_fault.h"
 
 #include <limits.h>
@@ -39,6 +40,8 @@ static const char *const switches[] = {
 
 void lk_command_backends(FILE *out)
 {
+    const char *missing = lk_whatif_module().missing;
+
     fputs("devices:", out);
     for (size_t i = 0; run_devices[i]; i++)
         if (lk_device_built(run_devices[i]))
@@ -49,6 +52,8 @@ void lk_command_backends(FILE *out)
             fprintf(out, " %s", run_comms[i]);
     fprintf(out, " fault\nmath: %s; vector instructions: %s\n", lk_kernels_blas(),
             lk_kernels_vectors());
+    fprintf(out, "pages: %s%s\n", missing ? "no what-if. " : "what-if by WebAssembly",
+            missing ? missing : "");
 }
 
 /* clang-format off */

@@ -5,24 +5,24 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/label.h"
+#include "base/terminal.h"
 #include "base/units.h"
 #include "reports/page_formats.h"
 #include "reports/text_table.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { WIDTH_MIN = 40, INDENT = 2 };
 
 size_t lk_page_width(void)
 {
-    struct winsize size;
+    size_t n = lk_terminal_columns(STDOUT_FILENO);
 
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || !size.ws_col)
+    if (!n)
         return LK_PAGE_WIDTH;
-    return size.ws_col < WIDTH_MIN ? WIDTH_MIN : size.ws_col;
+    return n < WIDTH_MIN ? WIDTH_MIN : n;
 }
 
 /* Return whether a table is to be printed. */

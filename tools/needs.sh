@@ -10,6 +10,9 @@ c++|check|optional|shim|g++|tests of CUDA kernels on the host
 gnuplot|check|needed|command gnuplot|gnuplot-nox|plots
 python3|check|needed|command python3|python3|an independent reader of the traces
 gnuplot|demo|optional|command gnuplot|gnuplot-nox|plots
+wasm|page|optional|wasm|clang lld wasi-libc libclang-rt-dev-wasm32|what-if in the page of a report
+node|page|optional|command node|nodejs|tests of what-if in the page
+chromium|page|optional|command chromium|chromium|tests of pages in a browser
 lcov|coverage|needed|command lcov|lcov|coverage report
 clang|lint|needed|command clang|clang|second compiler
 clang-format|lint|needed|command clang-format|clang-format|format check
@@ -93,6 +96,12 @@ is_there() {
         has_program "${CC:-cc}" || return 1
         printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' > "$tmp/t.c"
         ${CC:-cc} -o "$tmp/t" "$tmp/t.c" > "$tmp/log" 2>&1 || { why=$(first_error); return 1; } ;;
+    wasm) # C for WebAssembly: the compiler, its linker, a C library, and 128-bit products
+        has_program "${WASM_CC:-clang}" || return 1
+        printf '#include <math.h>\n#include <stdio.h>\nint f(long a, long b);\n%s\n' \
+            'int f(long a, long b) { return printf("%g", sin((double)((unsigned __int128)a * (unsigned __int128)b / 3))); }' > "$tmp/w.c"
+        ${WASM_CC:-clang} --target=wasm32-wasi -mexec-model=reactor -Wl,--export=f -o "$tmp/w.wasm" "$tmp/w.c" > "$tmp/log" 2>&1 ||
+            { why=$(first_error); return 1; } ;;
     shim) # C++ with AddressSanitizer, on a processor with builtins to switch stacks
         has_program "${CXX:-c++}" || return 1
         printf 'void *b[5];\nint main(void) { return __builtin_setjmp(b); }\n' > "$tmp/s.cc"

@@ -36,15 +36,15 @@ check-quick:
 # Each test is a fork that ends with a search for leaks: the default quarantine of freed memory, 256 MiB, which the
 # parent fills with libcheck's messages, would make every one of them slower than its test.
 asan:
-	$(Q)ASAN_OPTIONS=$${ASAN_OPTIONS:-quarantine_size_mb=16} $(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=address,undefined OPT=-O1 check-quick
+	$(Q)ASAN_OPTIONS=$${ASAN_OPTIONS:-quarantine_size_mb=16} $(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=address,undefined OPT=-O1 WASM=no check-quick
 # No OpenMP runtime under ThreadSanitizer: it cannot see inside, so plain loops replace BLAS.
 tsan:
-	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread OPT=-O1 BLAS=no CUDA=no check-quick
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread OPT=-O1 BLAS=no CUDA=no WASM=no check-quick
 
 # libFuzzer's targets over the library, SECONDS each. The corpora that they find stay in the build folder.
 SECONDS ?= 60
 fuzz:
-	$(Q)$(MAKE) --no-print-directory $(PARALLEL) CC=clang BUILD=$(BUILD)/fuzz OPT=-O1 BLAS=no CUDA=no \
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) CC=clang BUILD=$(BUILD)/fuzz OPT=-O1 BLAS=no CUDA=no WASM=no \
 	    SAN=fuzzer-no-link,address,undefined fuzz-bin
 	$(Q)tools/fuzz $(BUILD)/fuzz $(SECONDS)
 fuzz-bin: $(FUZZ_BIN)
@@ -54,7 +54,7 @@ $(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(LIBS) $(BUILD)/probe.mk
 
 coverage:
 	@tools/setup coverage
-	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/coverage COVERAGE=1 OPT=-O0 BLAS=$(BLAS) CUDA=no check-quick
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/coverage COVERAGE=1 OPT=-O0 BLAS=$(BLAS) CUDA=no WASM=no check-quick
 	$(Q)tools/coverage $(BUILD)/coverage
 
 layering:
@@ -65,7 +65,7 @@ headers:
 	@CC="$(CC)" tools/headers
 lint: $(BUILD)/probe.mk
 	@tools/lint $(BUILD)
-SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) preload tests bench,$(foreach x,c h cc cu cuh,$(d)/*.$(x) $(d)/*/*.$(x))))
+SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) page preload tests bench,$(foreach x,c h cc cu cuh,$(d)/*.$(x) $(d)/*/*.$(x))))
 format:
 	@clang-format -i $(SOURCES)
 format-check:

@@ -29,6 +29,7 @@ START_TEST(version)
     /* Benchmarks print this line beside their peers' BLAS. */
     ck_assert_ptr_nonnull(strstr(r.text, "\nmath: "));
     ck_assert_ptr_nonnull(strstr(r.text, "; vector instructions: "));
+    ck_assert_ptr_nonnull(strstr(r.text, "\npages: "));
 }
 END_TEST
 

@@ -1,4 +1,5 @@
 /* Set-up and probe: what counts as there, and when the build looks again. */
+#include "base/array.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
 #include "tests/rigs/suite.h"
@@ -34,6 +35,25 @@ START_TEST(optional_things_do_not_stop)
     /* OpenBLAS may be found behind the empty header, in a folder of its own. */
     if (*r.text)
         ck_assert_ptr_nonnull(strstr(r.text, "going on without: openblas"));
+}
+END_TEST
+
+/* A page's what-if is left out where its compiler is not, or WASM=no; WASM=yes asks for it. */
+START_TEST(pages_module_is_optional)
+{
+    static const char *const found[][2] = {{"WASM=auto", "missing"}, {"WASM=no", "off"}};
+    struct shell_result r =
+        shell_run("WASM=yes WASM_CC=no-clang tools/probe %s/probe.mk 2>&1", scratch_dir);
+
+    ck_assert_int_eq(r.code, 1);
+    ck_assert_msg(strstr(r.text, "WASM=yes, but no-clang makes no WebAssembly here") != NULL, "%s",
+                  r.text);
+    for (size_t i = 0; i < LK_COUNT(found); i++) {
+        r = shell_run("%s WASM_CC=no-clang tools/probe %s/probe.mk 2>&1 && "
+                      "grep -x 'PROBE_WASM := %s' %s/probe.mk",
+                      found[i][0], scratch_dir, found[i][1], scratch_dir);
+        ck_assert_msg(r.code == 0, "%s: %s", found[i][0], r.text);
+    }
 }
 END_TEST
 
@@ -73,5 +93,6 @@ SUITE(setup, c)
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
     tcase_add_test(c, header_alone_is_no_library);
     tcase_add_test(c, optional_things_do_not_stop);
+    tcase_add_test(c, pages_module_is_optional);
     tcase_add_test(c, probe_follows_what_it_searched);
 }
