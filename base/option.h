@@ -77,6 +77,7 @@ struct lk_option {
     enum lk_dimension dim;        /* of the range of a text that holds quantities */
     const struct lk_words *words; /* (optional) words of which a text is a list */
     enum lk_option_role role;     /* of the files that the value names */
+    bool may_differ;              /* among the ranks of a run (commands/agree.h) */
     const char *former;           /* (optional) name that it had, or had a part in: who gives it is
                                      told of this option */
     const char *group;            /* (optional) heading in the help; kept until the next one */

@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "base/units.h"
 #include "base/words.h"
+#include "commands/agree.h"
 #include "commands/common_rows.h"
 #include "commands/output.h"
 #include "commands/share_gpu.h"
@@ -402,6 +403,7 @@ static enum lk_status run_rank(const struct calibrate_options *o, const struct c
     lk_log_set_rank(env->rank);
     LK_TRY(calibrate_tables_create(&r.tables));
     LK_TRY(lk_rank_env_connect(env, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
+    LK_TRY(agree_on_options(&lk_command_calibrate, o, NULL, !ours, env, r.store));
     LK_TRY(measure(&r));
 out:
     if (st != LK_OK && r.store) {

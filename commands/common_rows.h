@@ -55,16 +55,16 @@
 
 /* How the page is printed: struct lk_page_options page; the frame reads it. */
 #define PAGE_FORMAT_OPTION                                                                         \
-    PAGE_NAME, page.format, CHOICE, .choices = lk_format_names, .fallback = "text",                \
+    PAGE_NAME, page.format, CHOICE, .may_differ = true, .choices = lk_format_names, .fallback = "text",\
         .help = "format of what is printed on standard output"
 #define PAGE_TABLE_OPTION                                                                          \
-    "table", page.table, TEXT, .word = "NAME",                                                     \
+    "table", page.table, TEXT, .may_differ = true, .word = "NAME",                                 \
         .help = "print this table alone; csv without it: the first one"
 #define PAGE_VERBOSE_OPTION                                                                        \
-    "verbose", page.verbose, FLAG, .letter = 'v',                                                  \
+    "verbose", page.verbose, FLAG, .may_differ = true, .letter = 'v',                              \
         .help = "print every table, whole, with its notes"
 #define PAGE_QUIET_OPTION                                                                          \
-    "quiet", page.quiet, FLAG, .letter = 'q', .help = "print the answer alone"
+    "quiet", page.quiet, FLAG, .may_differ = true, .letter = 'q', .help = "print the answer alone"
 #define PAGE_ROWS(OPTION)                                                                          \
     OPTION(PAGE_FORMAT_OPTION), OPTION(PAGE_TABLE_OPTION), OPTION(PAGE_VERBOSE_OPTION),            \
         OPTION(PAGE_QUIET_OPTION)
@@ -76,7 +76,7 @@
         .help = "colours of the plots: for paper, or for a dark screen")
 /* bool force, for claim_folder (commands/paths.h) */
 #define FORCE_OPTION                                                                               \
-    "force", force, FLAG,                                                                          \
+    "force", force, FLAG, .may_differ = true,                                                      \
         .help = "take a folder that is not empty: what lockstep wrote there is removed"
 /* Conditions under which the command fails after it has printed its page: struct lk_gate_options gate,
  * which the frame reads; `value` is the command's main_value, a literal. */
@@ -88,7 +88,7 @@
     OPTION("junit", gate.junit, FILE, .role = LK_ROLE_OUTPUT, .help = "write the conditions' results here (JUnit XML)")
 /* A row of every command: const char *log, the level of the log, which lk_command_start sets. */
 #define LOG_OPTION                                                                                 \
-    LOG_NAME, log, TEXT, .fallback = "warn",                                                       \
+    LOG_NAME, log, TEXT, .may_differ = true, .fallback = "warn",                                   \
         .help = "log level: info, or comm=debug,train=info, ..."
 
 /* ---- Planning: struct plan_options plan ---- */

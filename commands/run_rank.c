@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "commands/agree.h"
 #include "commands/command.h"
 #include "commands/run_grid.h"
 #include "commands/share_gpu.h"
@@ -441,6 +442,9 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
     LK_TRY(run_options_train(o, env->rank, env->world_size, env->local_rank, &c));
     LK_TRY(choose_directory(&r));
     LK_TRY(lk_rank_env_connect(env, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
+    LK_TRY(agree_on_options(o->command, o,
+                            o->command == &lk_command_replay ? o->train.model.job : NULL, !r.ours,
+                            env, r.store));
     c.comm_config.store = r.store;
     LK_TRY(run_record_start(&r.record, o, env, r.store, r.dir, &c));
     LK_TRY(train(&r, &c));

@@ -395,19 +395,44 @@ static enum lk_status tell(struct lk_store *s, enum lk_msg type, const void *hea
     return st;
 }
 
-enum lk_status lk_store_barrier(struct lk_store *s, const char *name)
+/* Wait in a barrier, to which a rank may bring a sum (NULL: none). *out_equal: all brought the
+ * same. Not locked on entry. */
+static enum lk_status enter(struct lk_store *s, const char *name, const char *sum, bool *out_equal)
 {
     struct lk_deadline deadline = lk_deadline_in(s->timeout_ns);
     enum lk_status st;
+    char *reply = NULL;
+    size_t n = 0;
 
     LK_PASS(check_name(name));
-    st = ask(s, LK_MSG_BARRIER, name, strlen(name), NULL, 0, deadline, NULL, NULL);
+    st = ask(s, sum ? LK_MSG_AGREE : LK_MSG_BARRIER, sum, sum ? LK_STORE_SUM_BYTES : 0, name,
+             strlen(name), deadline, &reply, &n);
+    *out_equal = st == LK_OK && n == 1 && reply[0] == 1;
+    if (st == LK_OK)
+        free(reply);
     if (st != LK_ETIMEOUT)
         return st;
     /* LK_ETIMEOUT is our own deadline or a verdict about a stall; the second call distinguishes
      * them. */
     st = tell(s, LK_MSG_ABSENT, name, strlen(name), NULL, 0);
     return st == LK_OK ? await_verdict(s) : st;
+}
+
+enum lk_status lk_store_barrier(struct lk_store *s, const char *name)
+{
+    bool equal;
+
+    return enter(s, name, NULL, &equal);
+}
+
+enum lk_status lk_store_agree(struct lk_store *s, const char *name, const uint64_t sum[2],
+                              bool *out_equal)
+{
+    char bytes[LK_STORE_SUM_BYTES];
+
+    lk_wire_put(bytes, sum[0], 8);
+    lk_wire_put(bytes + 8, sum[1], 8);
+    return enter(s, name, bytes, out_equal);
 }
 
 int lk_store_fd(const struct lk_store *s)
@@ -455,6 +480,11 @@ enum lk_status lk_store_report(struct lk_store *s, enum lk_status why, const cha
 enum lk_status lk_store_report_peer(struct lk_store *s, int peer, const char *text)
 {
     return report(s, LK_EPEER, (uint32_t)peer, text);
+}
+
+enum lk_status lk_store_report_all(struct lk_store *s, const char *text)
+{
+    return report(s, LK_EPEER, LK_STORE_ALL_RANKS, text);
 }
 
 uint64_t lk_store_token(const struct lk_store *s)

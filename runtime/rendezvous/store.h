@@ -74,6 +74,10 @@ enum lk_status lk_store_get(struct lk_store *s, const char *key, void **out, siz
  * is the run's verdict. */
 enum lk_status lk_store_barrier(struct lk_store *s, const char *name);
 
+/* As lk_store_barrier, and *out_equal says whether all ranks brought the same sum. */
+enum lk_status lk_store_agree(struct lk_store *s, const char *name, const uint64_t sum[2],
+                              bool *out_equal);
+
 /* Return the connection's descriptor for poll loops, readable when there is a message. */
 int lk_store_fd(const struct lk_store *s);
 /* Handle messages that have arrived, without waiting: answer a progress question, and return the
@@ -86,6 +90,9 @@ void lk_store_progress(struct lk_store *s, uint64_t seq, bool entered);
 enum lk_status lk_store_report(struct lk_store *s, enum lk_status why, const char *text);
 /* Report that the connection to rank `peer` broke. Wait for the verdict and return it. */
 enum lk_status lk_store_report_peer(struct lk_store *s, int peer, const char *text);
+/* End the run with this text, which blames nobody or says itself who is to blame. Wait for the
+ * verdict and return it. */
+enum lk_status lk_store_report_all(struct lk_store *s, const char *text);
 
 /* Return the run's token: a random number that all ranks of this run share, to refuse connections
  * of others. */

@@ -157,8 +157,9 @@ static void release(struct lk_store_server *s, bool barrier, const char *name, c
     s->n_waiters = kept;
 }
 
+/* sum (optional): what the client brings to the barrier. */
 static void add_waiter(struct lk_store_server *s, struct client *c, uint64_t id, bool barrier,
-                       const char *name)
+                       const char *name, const char *sum)
 {
     struct waiter *w;
 
@@ -168,6 +169,8 @@ static void add_waiter(struct lk_store_server *s, struct client *c, uint64_t id,
     }
     w = &s->waiters[s->n_waiters++];
     *w = (struct waiter){.client = c, .id = id, .barrier = barrier};
+    if (sum)
+        memcpy(w->sum, sum, sizeof w->sum);
     snprintf(w->name, sizeof w->name, "%s", name);
 }
 
@@ -201,7 +204,7 @@ static bool handle_get(struct lk_store_server *s, struct client *c, const struct
     if (e)
         tell(c, LK_MSG_REPLY, f->id, e->value, e->bytes, NULL, 0);
     else
-        add_waiter(s, c, f->id, false, key);
+        add_waiter(s, c, f->id, false, key, NULL);
     return true;
 }
 
@@ -224,19 +227,49 @@ static bool is_absent(const void *ctx, int rank)
     return true;
 }
 
-static bool handle_barrier(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+/* Return true if all in the barrier brought the same sum. */
+static bool agreed(const struct lk_store_server *s, const char *name)
 {
-    char name[LK_STORE_KEY_MAX + 1];
+    const char *first = NULL;
+
+    for (size_t i = 0; i < s->n_waiters; i++) {
+        const struct waiter *w = &s->waiters[i];
+
+        if (!w->barrier || strcmp(w->name, name) != 0)
+            continue;
+        first = first ? first : w->sum;
+        if (memcmp(first, w->sum, sizeof w->sum) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Let a client wait in a barrier, and all go on once they are there. */
+static bool enter(struct lk_store_server *s, struct client *c, const struct lk_frame *f,
+                  size_t sum_bytes)
+{
+    char name[LK_STORE_KEY_MAX + 1], equal;
     struct absence a = {s, name};
 
-    if (!take_name(f->payload, f->bytes, name))
+    if (f->bytes < sum_bytes || !take_name(f->payload + sum_bytes, f->bytes - sum_bytes, name))
         return false;
-    add_waiter(s, c, f->id, true, name);
+    add_waiter(s, c, f->id, true, name, sum_bytes ? f->payload : NULL);
     for (int r = 0; r < s->world_size; r++)
         if (is_absent(&a, r))
             return true;
-    release(s, true, name, NULL, 0);
+    equal = agreed(s, name) ? 1 : 0;
+    release(s, true, name, &equal, 1);
     return true;
+}
+
+static bool handle_barrier(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    return enter(s, c, f, 0);
+}
+
+static bool handle_agree(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    return enter(s, c, f, LK_STORE_SUM_BYTES);
 }
 
 static bool handle_absent(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
@@ -278,7 +311,9 @@ static bool handle_report(struct lk_store_server *s, struct client *c, const str
     take_text(f, 8, text);
     if (s->pending == PENDING_LOST) /* the lost rank is the cause; its verdict comes */
         return true;
-    if (why == LK_ETIMEOUT) {
+    if (peer == LK_STORE_ALL_RANKS) {
+        lk_store_server_decide(s, LK_EPEER, text);
+    } else if (why == LK_ETIMEOUT) {
         ask_all(s, c->timeout_ns);
     } else if (peer < (uint64_t)s->world_size) {
         snprintf(verdict, sizeof verdict, "rank %d lost the connection to rank %u: %s", c->rank,
@@ -335,11 +370,11 @@ bool lk_store_server_handle(struct lk_store_server *s, struct client *c, const s
 {
     static bool (*const handlers[LK_MSG_COUNT])(struct lk_store_server *, struct client *,
                                                 const struct lk_frame *) = {
-        [LK_MSG_HELLO] = handle_hello,       [LK_MSG_SET] = handle_set,
-        [LK_MSG_GET] = handle_get,           [LK_MSG_BARRIER] = handle_barrier,
-        [LK_MSG_ABSENT] = handle_absent,     [LK_MSG_REPORT] = handle_report,
-        [LK_MSG_PROGRESS] = handle_progress, [LK_MSG_CLOCK] = handle_clock,
-        [LK_MSG_BYE] = handle_bye,
+        [LK_MSG_HELLO] = handle_hello,   [LK_MSG_SET] = handle_set,
+        [LK_MSG_GET] = handle_get,       [LK_MSG_BARRIER] = handle_barrier,
+        [LK_MSG_AGREE] = handle_agree,   [LK_MSG_ABSENT] = handle_absent,
+        [LK_MSG_REPORT] = handle_report, [LK_MSG_PROGRESS] = handle_progress,
+        [LK_MSG_CLOCK] = handle_clock,   [LK_MSG_BYE] = handle_bye,
     };
 
     if (!handlers[f->type] || (c->rank < 0 && f->type != LK_MSG_HELLO))

@@ -79,6 +79,7 @@ struct waiter {
     struct client *client;
     uint64_t id;
     bool barrier;
+    char sum[LK_STORE_SUM_BYTES]; /* of a barrier: what the rank brings along, else zeros */
     char name[LK_STORE_KEY_MAX + 1];
 };
 

@@ -20,8 +20,10 @@
     X(LK_MSG_SET, "client: key length u8, key, value")                                             \
     X(LK_MSG_GET, "client: key; answered by REPLY when the key is there")                          \
     X(LK_MSG_BARRIER, "client: name; answered by REPLY when all are there")                        \
+    X(LK_MSG_AGREE,                                                                                \
+      "client: sum 16 bytes, name; a barrier, answered by REPLY: 1 if all sums are equal")         \
     X(LK_MSG_ABSENT, "client: name; gave up waiting for this barrier: asks for a verdict")         \
-    X(LK_MSG_REPORT, "client: status u32, peer u32 (NO_PEER: none), text")                         \
+    X(LK_MSG_REPORT, "client: status u32, peer u32 (NO_PEER: none, ALL_RANKS), text")              \
     X(LK_MSG_PROGRESS, "client: seq u64, entered u8")                                              \
     X(LK_MSG_CLOCK, "client: nothing; answered by REPLY with lk_now_ns u64")                       \
     X(LK_MSG_BYE, "client: nothing")                                                               \
@@ -39,10 +41,12 @@ enum {
     LK_STORE_KEY_MAX = 255,
     LK_STORE_VALUE_MAX = 1 << 20,
     LK_STORE_TEXT_MAX = 768, /* text of a report or verdict */
+    LK_STORE_SUM_BYTES = 16, /* of what ranks must have alike */
     LK_FRAME_HEAD = 4 + 1 + 8,
     LK_FRAME_PAYLOAD_MAX = 1 + LK_STORE_KEY_MAX + LK_STORE_VALUE_MAX,
 };
-#define LK_STORE_NO_PEER 0xFFFFFFFFU
+#define LK_STORE_NO_PEER   0xFFFFFFFFU
+#define LK_STORE_ALL_RANKS 0xFFFFFFFEU /* the text is the verdict: no rank alone is at fault */
 /* The key of part i of a text whose own key holds its size in bytes, as a decimal number. */
 #define LK_STORE_PART "%s.%zu"
 

@@ -4,6 +4,7 @@
 #include "facts/host_load.h"
 #include "facts/trace.h"
 #include "profiler/analysis/host_load.h"
+#include "tests/rigs/foreign.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
@@ -114,31 +115,13 @@ START_TEST(a_run_records_its_hosts)
 }
 END_TEST
 
-/* Another launcher's ranks. */
-struct foreign {
-    int rank, port;
-};
-
-static void as_rank(void *ctx)
-{
-    const struct foreign *f = ctx;
-    char rank[16], port[16];
-
-    snprintf(rank, sizeof rank, "%d", f->rank);
-    snprintf(port, sizeof port, "%d", f->port);
-    if (setenv("RANK", rank, 1) || setenv("LOCAL_RANK", rank, 1) || setenv("WORLD_SIZE", "2", 1) ||
-        setenv("LOCAL_WORLD_SIZE", "2", 1) || setenv("MASTER_ADDR", "127.0.0.1", 1) ||
-        setenv("MASTER_PORT", port, 1))
-        _exit(3);
-}
-
 #define CALIBRATE                                                                                  \
     "calibrate --ranks=2 --sizes=4KiB,64KiB --repetitions=5 --budget=1s --out=%s/c%d.json"
 
 /* A calibration says it under our launcher and under another one; points are widened in both. */
 START_TEST(a_calibration_says_it)
 {
-    struct foreign f[2] = {{.rank = 0}, {.rank = 1}};
+    struct foreign f[2] = {{.rank = 0, .world_size = 2}, {.rank = 1, .world_size = 2}};
     struct program p[2];
     char *said;
 
@@ -150,8 +133,8 @@ START_TEST(a_calibration_says_it)
 
         f[1].port = f[0].port;
         must(lk_mkdirs(sub));
-        program_start(&p[1], sub, as_rank, &f[1], CALIBRATE, scratch_dir, 1);
-        program_start(&p[0], scratch_dir, as_rank, &f[0], CALIBRATE, scratch_dir, 0);
+        program_start(&p[1], sub, foreign_as_rank, &f[1], CALIBRATE, scratch_dir, 1);
+        program_start(&p[0], scratch_dir, foreign_as_rank, &f[0], CALIBRATE, scratch_dir, 0);
         program_wait(&p[1]);
         program_wait(&p[0]);
         ck_assert_int_eq(close(hold), 0);

@@ -10,6 +10,7 @@
 #include "facts/trace.h"
 #include "profiler/analysis/run_set.h"
 #include "profiler/record/span_file.h"
+#include "tests/rigs/foreign.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
@@ -302,31 +303,6 @@ END_TEST
 
 /* ---- Under another launcher ---- */
 
-struct foreign {
-    int rank, world_size, port;
-};
-
-static void set_number(const char *name, int value)
-{
-    char text[16];
-
-    snprintf(text, sizeof text, "%d", value);
-    if (setenv(name, text, 1))
-        _exit(125);
-}
-
-static void as_rank(void *ctx)
-{
-    const struct foreign *f = ctx;
-
-    set_number("RANK", f->rank);
-    set_number("LOCAL_RANK", f->rank);
-    set_number("WORLD_SIZE", f->world_size);
-    set_number("LOCAL_WORLD_SIZE", f->world_size);
-    set_number("MASTER_PORT", f->port);
-    setenv("MASTER_ADDR", "127.0.0.1", 1);
-}
-
 START_TEST(ranks_of_a_foreign_launcher)
 {
     struct foreign f[2] = {{.rank = 0, .world_size = 2}, {.rank = 1, .world_size = 2}};
@@ -341,7 +317,8 @@ START_TEST(ranks_of_a_foreign_launcher)
     for (int r = 0; r < 2; r++) {
         ck_assert_int_eq(lk_asprintf(&sub[r], "%s/rank%d", scratch_dir, r), LK_OK);
         ck_assert_int_eq(lk_mkdirs(sub[r]), LK_OK);
-        program_start(&p[r], sub[r], as_rank, &f[r], "run --timeout=100s --out=%s " SHORT, out);
+        program_start(&p[r], sub[r], foreign_as_rank, &f[r], "run --timeout=100s --out=%s " SHORT,
+                      out);
     }
     for (int r = 0; r < 2; r++) {
         program_wait(&p[r]);
@@ -366,7 +343,7 @@ START_TEST(rank_that_never_arrives)
     int port = program_hold_port(&f.port);
     struct program p;
 
-    program_start(&p, scratch_dir, as_rank, &f, "run --timeout=3s --out=%s/run " SHORT,
+    program_start(&p, scratch_dir, foreign_as_rank, &f, "run --timeout=3s --out=%s/run " SHORT,
                   scratch_dir);
     program_wait(&p);
     close(port);
@@ -384,7 +361,7 @@ START_TEST(port_in_use)
     struct program p;
 
     ck_assert_int_eq(listen(fd, 1), 0);
-    program_start(&p, scratch_dir, as_rank, &f, "run --timeout=100s --out=%s/run " SHORT,
+    program_start(&p, scratch_dir, foreign_as_rank, &f, "run --timeout=100s --out=%s/run " SHORT,
                   scratch_dir);
     program_wait(&p);
     ck_assert_int_eq(p.code, 1);
@@ -402,7 +379,7 @@ START_TEST(foreign_launcher_needs_out)
     int port = program_hold_port(&f.port);
     struct program p;
 
-    program_start(&p, scratch_dir, as_rank, &f, "run " SHORT);
+    program_start(&p, scratch_dir, foreign_as_rank, &f, "run " SHORT);
     program_wait(&p);
     close(port);
     ck_assert_int_eq(p.code, 2);

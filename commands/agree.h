@@ -1,0 +1,21 @@
+/* Ranks of a run must be given the same options: what a row of the command's table does not allow
+ * to differ is compared before anything is trained or measured. */
+#ifndef LK_COMMANDS_AGREE_H
+#define LK_COMMANDS_AGREE_H
+
+#include "base/status.h"
+#include "commands/command.h"
+#include "runtime/rendezvous/rank_env.h"
+#include "runtime/rendezvous/store.h"
+
+/*
+ * Compare this rank's options with those of all others, each of which makes this call. Paths of
+ * files that are written may differ. Of a file
+ * that is read, its contents are compared, not its path; the file of an operand is `input` (NULL:
+ * none). The verdict names the option that differs, its values, the ranks and hosts. apart: the
+ * ranks may have been started apart; else they have the same files, which are not read for this.
+ */
+enum lk_status agree_on_options(const struct lk_command *c, const void *options, const char *input,
+                                bool apart, const struct lk_rank_env *env, struct lk_store *store);
+
+#endif
