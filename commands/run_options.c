@@ -143,6 +143,8 @@ void lk_command_backends(FILE *out)
          .help = "algorithm of the all-reduce")                                                    \
     RUN("noise-every", train.reducer.noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
         .help = "steps between measurements of the gradient noise scale; 0: never")                \
+    RUN("check-every", train.check_every, INT, .min = 0, .max = 1e9, .fallback = "100",            \
+        .help = "steps between comparisons of all ranks' parameters (docs/run.md); 0: never")      \
     RUN("device", device, CHOICE, .group = "machine", .choices = run_devices, .fallback = "cpu",   \
         .help = "device that computes: CPU or GPU (docs/gpu.md); timed: waits for the modelled time instead")              \
     RUN("dtype", dtype, CHOICE, .choices = dtypes, .fallback = "float32",                          \
@@ -407,10 +409,11 @@ enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
         return LK_OK;
     LK_PASS(lk_fault_parse(o->train.comm_config.fault, ranks, &faults, &n));
     for (size_t i = 0; i < n; i++)
-        if (faults[i].kind == LK_FAULT_SLOW && !strcmp(run_devices[o->device], "cuda"))
+        if ((faults[i].kind == LK_FAULT_SLOW || faults[i].kind == LK_FAULT_FLIP) &&
+            !strcmp(run_devices[o->device], "cuda"))
             st = lk_fail(LK_EUSAGE,
-                         "--fault=%s: slow links are for collectives of the host, not "
-                         "for --device=cuda",
+                         "--fault=%s: slow links and flipped bits are for collectives of the host, "
+                         "not for --device=cuda",
                          faults[i].text);
     free(faults);
     return st;

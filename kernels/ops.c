@@ -48,6 +48,7 @@ static double product(size_t a, size_t b, size_t c)
     X(relu_forward, (double)a->n, n, 2 * n, 0)                                                     \
     X(relu_backward, (double)a->n, n, 3 * n, 0)                                                    \
     X(sum_squares, (double)a->n, 2 * n, n, 0)                                                      \
+    X(checksum, (double)a->n, 8 * n, n, 0)                                                         \
     X(scale, (double)a->n, n, 2 * n, 0)                                                            \
     X(fill, (double)a->n, 0, n, 0)                                                                 \
     X(cast_to_wire, (double)a->n, 0, 1.5 * n, 0)                                                   \

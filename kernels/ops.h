@@ -78,6 +78,7 @@ enum { LK_OP_ARGS_MAX = 192 };
     X(sgd)                                                                                         \
     X(adamw)                                                                                       \
     X(sum_squares)                                                                                 \
+    X(checksum)                                                                                    \
     X(scale)                                                                                       \
     X(fill)                                                                                        \
     X(cast_to_wire)                                                                                \
@@ -372,6 +373,14 @@ struct lk_sum_squares_args {
     const lk_real *in;
     size_t n;
     bool accumulate;
+};
+
+/* *sum = the checksum of n words (base/checksum.h): that of the same words is the same on every
+ * device. */
+struct lk_checksum_args {
+    uint64_t *sum;
+    const uint32_t *words;
+    size_t n;
 };
 
 /* x = x * factor. */

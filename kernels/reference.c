@@ -2,6 +2,7 @@
  * Every op in float64, by its definition: naive loops over buffers of doubles. The device reference
  * runs them, and tests compare the others with them.
  */
+#include "base/checksum.h"
 #include "kernels/impl.h"
 
 #include <math.h>
@@ -427,6 +428,16 @@ void lk_sum_squares_ref(const void *args)
     for (size_t i = 0; i < a->n; i++)
         sum += in[i] * in[i];
     *out = sum;
+}
+
+void lk_checksum_ref(const void *args)
+{
+    const struct lk_checksum_args *a = args;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < a->n; i++)
+        sum += lk_checksum_word(a->words[i], i);
+    *a->sum = sum;
 }
 
 void lk_scale_ref(const void *args)

@@ -1,4 +1,5 @@
-/* Vector operations, and the sum of squares. */
+/* Vector operations, the sum of squares and the checksum. */
+#include "base/checksum.h"
 #include "kernels/map.cuh"
 
 namespace
@@ -154,8 +155,51 @@ enum lk_status sum_squares(const struct lk_sum_squares_args &a, const struct lk_
                      static_cast<float *>(a.out), partial, blocks, a.accumulate);
 }
 
+/* The checksum takes two launches in the same way; the order of its sums does not matter. */
+__global__ void __launch_bounds__(SUM_THREADS)
+    words_kernel(unsigned long long *partial, const uint32_t *words, size_t n)
+{
+    LK_SHARED(unsigned long long, shared, LK_WARP);
+    size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    size_t stride = (size_t)gridDim.x * blockDim.x;
+    unsigned long long sum = 0;
+
+    for (size_t i = thread; i < n; i += stride)
+        sum += lk_checksum_word(words[i], i);
+    sum = block_reduce(sum, add{}, 0ULL, shared);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(LK_WARP)
+    word_sums_kernel(uint64_t *out, const unsigned long long *partial, size_t n)
+{
+    unsigned long long sum = 0;
+
+    for (size_t i = threadIdx.x; i < n; i += LK_WARP)
+        sum += partial[i];
+    sum = warp_reduce(sum, add{});
+    if (threadIdx.x == 0)
+        *out = sum;
+}
+
+template <class T>
+enum lk_status checksum(const struct lk_checksum_args &a, const struct lk_cuda *c)
+{
+    unsigned long long *partial = static_cast<unsigned long long *>(c->workspace);
+    unsigned blocks = blocks_for(a.n, (size_t)SUM_THREADS * SUM_EACH, SUM_BLOCKS);
+    enum lk_status st;
+
+    st =
+        lk_launch(c, "checksum", dim3(blocks), SUM_THREADS, 0, words_kernel, partial, a.words, a.n);
+    if (st != LK_OK)
+        return st;
+    return lk_launch(c, "checksum", dim3(1), LK_WARP, 0, word_sums_kernel, a.sum, partial, blocks);
+}
+
 } // namespace
 
+LK_CUDA_OP(checksum)
 LK_CUDA_OP(scale)
 LK_CUDA_OP(fill)
 LK_CUDA_OP(cast_to_wire)

@@ -1,4 +1,5 @@
 /* Vector operations, float32; a surrogate only copies, and does not wait. */
+#include "base/checksum.h"
 #include "kernels/impl.h"
 #include "kernels/vecmath.h"
 
@@ -19,6 +20,13 @@ void lk_sum_squares_cpu(const void *args)
         total += (double)lk_lanes_dot(in + first, in + first, n);
     }
     *out = (float)total;
+}
+
+void lk_checksum_cpu(const void *args)
+{
+    const struct lk_checksum_args *a = args;
+
+    *a->sum = lk_checksum(a->words, a->n);
 }
 
 void lk_scale_cpu(const void *args)

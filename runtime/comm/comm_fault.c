@@ -121,8 +121,8 @@ static enum lk_status parse_fault(char *text, int world_size, struct lk_fault *o
     while (kind < LK_COUNT(kinds) && strcmp(kinds[kind].name, text) != 0)
         kind++;
     if (kind == LK_COUNT(kinds))
-        return lk_fail(LK_EUSAGE, "'%s' is no fault; they are fail, kill, stall, delay and slow",
-                       text);
+        return lk_fail(LK_EUSAGE,
+                       "'%s' is no fault; they are fail, kill, stall, delay, flip and slow", text);
     f.kind = (enum lk_fault_kind)kind;
     while ((pair = strsep(&rest, ",")) != NULL)
         LK_TRY(parse_pair(&f, pair, world_size));
@@ -294,11 +294,25 @@ static enum lk_status run_slow(struct faulty *c, const struct lk_coll_call *call
     return wait_until(c, end_ns);
 }
 
+/* Flip the highest bit of the mantissa of the first element that is not 0. */
+static void flip(const struct lk_coll_call *call)
+{
+    uint32_t *words = call->buf;
+
+    if (call->dtype != LK_F32 || call->coll == LK_BARRIER)
+        return;
+    for (size_t i = 0; i < call->count; i++)
+        if (words[i] << 1) {
+            words[i] ^= 1U << 22;
+            return;
+        }
+}
+
 static enum lk_status fault_run(struct lk_comm *base, const struct lk_coll_call *call, uint64_t seq)
 {
     struct faulty *c = (struct faulty *)base;
     double longest_s = 0;
-    bool slow = false;
+    bool slow = false, flips = false;
 
     for (size_t i = 0; i < c->n_faults; i++) {
         const struct lk_fault *f = &c->faults[i];
@@ -306,6 +320,7 @@ static enum lk_status fault_run(struct lk_comm *base, const struct lk_coll_call 
         if (seq < f->from || seq > f->to || (f->rank >= 0 && f->rank != base->rank))
             continue;
         LK_PASS(strike(c, f));
+        flips = flips || f->kind == LK_FAULT_FLIP;
         if (f->kind == LK_FAULT_SLOW && base->world_size > 1) {
             double s = slow_s(c, f, call);
 
@@ -313,7 +328,10 @@ static enum lk_status fault_run(struct lk_comm *base, const struct lk_coll_call 
             slow = true;
         }
     }
-    return slow ? run_slow(c, call, seq, longest_s) : c->inner->ops->run(c->inner, call, seq);
+    LK_PASS(slow ? run_slow(c, call, seq, longest_s) : c->inner->ops->run(c->inner, call, seq));
+    if (flips)
+        flip(call);
+    return LK_OK;
 }
 
 /* ---- On a stream that runs the collectives natively ---- */
@@ -429,13 +447,13 @@ static enum lk_status identify_host(uint64_t *out)
     return st;
 }
 
-/* Refuse `slow` on GPUs: a stream cannot be held for a time known only when the collective is
- * done. */
-static enum lk_status check_slow(const struct lk_comm_config *config)
+/* Refuse `slow` and `flip` on GPUs: a stream cannot be held for a time known only when the
+ * collective is done. */
+static enum lk_status check_host(const struct lk_comm_config *config)
 {
     if (config->device && !lk_device_uses_host_memory(config->device))
         return lk_fail(LK_EUNSUPPORTED,
-                       "slow links are made for collectives of the host, not for "
+                       "slow links and flipped bits are made for collectives of the host, not for "
                        "those of the device %s",
                        lk_device_name(config->device));
     return LK_OK;
@@ -456,11 +474,12 @@ enum lk_status lk_comm_fault_wrap(const char *spec, const struct lk_comm_config 
     c->timeout_ns = config->timeout_ns;
     LK_TRY(lk_alloc(&c->arrivals, (size_t)c->base.world_size, sizeof *c->arrivals));
     LK_TRY(lk_fault_parse(spec, c->base.world_size, &c->faults, &c->n_faults));
-    for (size_t i = 0; i < c->n_faults && !c->host; i++)
-        if (c->faults[i].kind == LK_FAULT_SLOW) {
-            LK_TRY(check_slow(config));
+    for (size_t i = 0; i < c->n_faults; i++) {
+        if (c->faults[i].kind == LK_FAULT_SLOW || c->faults[i].kind == LK_FAULT_FLIP)
+            LK_TRY(check_host(config));
+        if (c->faults[i].kind == LK_FAULT_SLOW && !c->host)
             LK_TRY(identify_host(&c->host));
-        }
+    }
     *out = &c->base;
     c = NULL;
 out:

@@ -9,6 +9,7 @@
  *     stall  the rank does not enter until the run has a verdict      call=9,rank=2
  *     delay  the rank enters that much later                          call=5,rank=0,time=20ms
  *     slow   the collective ends as on a ring of links of this rate   rate=25MB/s,latency=1ms
+ *     flip   one bit of the collective's result is wrong on the rank  call=12,rank=1
  *
  * Collectives are numbered from 0 as in messages and traces; all of the communicator count, the
  * broadcasts of set-up too. call=N selects one, from=N and to=N an inclusive range; without them
@@ -19,6 +20,8 @@
  *         behind. Without other ranks it waits for the timeout, then fails.
  * delay   The span's arrival is when the stream reached the collective, before the delay: in the
  *         trace it looks like a slow link. To make a late rank, use a slow device.
+ * flip    The first float32 that is not 0 gets half as much again, or less by a third: the highest
+ *         bit of its mantissa. Not available on GPUs. Collectives of other types are left alone.
  * slow    With K ranks a collective ends at the last arrival + S latency + lk_coll_wire_bytes /
  *         rate, an absolute time, with S = 2(K-1) for all-reduce, K-1 for reduce-scatter,
  *         all-gather and broadcast, 2 ceil(log2 K) for barrier. A wrapped collective that takes
@@ -46,6 +49,7 @@
     X(LK_FAULT_KILL, "kill", LK_FAULT_WHEN | LK_FAULT_RANK, 0)                                     \
     X(LK_FAULT_STALL, "stall", LK_FAULT_WHEN | LK_FAULT_RANK, 0)                                   \
     X(LK_FAULT_DELAY, "delay", LK_FAULT_WHEN | LK_FAULT_RANK | LK_FAULT_TIME, LK_FAULT_TIME)       \
+    X(LK_FAULT_FLIP, "flip", LK_FAULT_WHEN | LK_FAULT_RANK, 0)                                     \
     X(LK_FAULT_SLOW, "slow", LK_FAULT_WHEN | LK_FAULT_RATE | LK_FAULT_LATENCY, 0)
 
 enum lk_fault_kind { LK_FAULT_LIST(LK_WORD_VALUE) };

@@ -96,9 +96,15 @@ struct lk_model_arena lk_model_arena_of(const struct lk_device *d)
                                    .keeps_log_sum = lk_device_keeps_log_sum(d)};
 }
 
-lk_real *lk_model_take(struct lk_model_arena *a, size_t rows, size_t columns)
+lk_real *lk_model_take(struct lk_model_arena *a, const char *output, size_t rows, size_t columns)
 {
-    return take(a, rows, columns, a->real_bytes);
+    lk_real *at = take(a, rows, columns, a->real_bytes);
+
+    if (output && at && a->notes)
+        a->notes->outputs[a->n_outputs] =
+            (struct lk_model_output){output, a->layer, at, rows * columns};
+    a->n_outputs += output != NULL;
+    return at;
 }
 
 lk_wide *lk_model_take_wide(struct lk_model_arena *a, size_t rows, size_t columns)
@@ -116,6 +122,12 @@ enum lk_status lk_model_arena_alloc(struct lk_model *m, struct lk_model_arena *a
     void *base;
 
     LK_PASS(lk_model_arena_check(a));
+    if (a->n_outputs) {
+        LK_PASS(lk_alloc(&m->outputs, a->n_outputs, sizeof *m->outputs));
+        m->n_outputs = a->n_outputs;
+        a->notes = m;
+        a->n_outputs = 0;
+    }
     LK_PASS(lk_device_alloc(m->device, a->bytes, &base));
     a->base = base;
     a->bytes = 0;
@@ -284,7 +296,7 @@ static void lay_out(struct lk_model *m, const struct lk_model_param *params,
         if (masters)
             m->params[i].master = lk_model_take_wide(a, params[i].rows, params[i].columns);
         else
-            m->params[i].data = lk_model_take(a, params[i].rows, params[i].columns);
+            m->params[i].data = lk_model_take(a, NULL, params[i].rows, params[i].columns);
 }
 
 static enum lk_status alloc_params(struct lk_model *m, const struct lk_model_param *params)
@@ -293,12 +305,14 @@ static enum lk_status alloc_params(struct lk_model *m, const struct lk_model_par
     size_t staged = 0;
 
     lay_out(m, params, &a, false);
+    m->weights_bytes = a.bytes;
     LK_PASS(lk_model_arena_alloc(m, &a));
     m->weights = a.base;
     lay_out(m, params, &a, false);
     if (a.real_bytes < a.wide_bytes) {
         a = lk_model_arena_of(m->device);
         lay_out(m, params, &a, true);
+        m->masters_bytes = a.bytes;
         LK_PASS(lk_model_arena_alloc(m, &a));
         m->masters = a.base;
         lay_out(m, params, &a, true);
@@ -340,6 +354,7 @@ void lk_model_fini(struct lk_model *m)
     for (size_t i = 0; i < m->n_params; i++)
         free((char *)m->params[i].name);
     free(m->params);
+    free(m->outputs);
     if (!m->device)
         return;
     lk_device_free(m->device, m->weights);

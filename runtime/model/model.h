@@ -25,6 +25,14 @@ struct lk_param {
     bool decay;      /* weight decay applies (matrices, not biases and norms) */
 };
 
+/* What an op of forward writes, and backward leaves there: the last micro-batch's. */
+struct lk_model_output {
+    const char *name;
+    int layer; /* from 1; 0: of no layer */
+    const lk_real *at;
+    size_t elems;
+};
+
 /* Tokens of one micro-batch, in device memory: inputs and targets are (samples, context) int32. */
 struct lk_batch {
     int samples, context;
@@ -98,9 +106,12 @@ struct lk_model { /* first member of a model's own struct */
         *fusions; /* what can be fused; at first nothing is. Of the model's own struct */
     size_t n_fusions;
     double seeded;    /* the last forward computed the loss's gradient with this seed; NAN: none */
-    lk_real *weights; /* allocation of all params[].data; NULL without */
-    lk_wide *masters; /* allocation of all params[].master; NULL without */
-    void *staging;    /* host buffer for copies of weights */
+    lk_real *weights; /* allocation of all params[].data; NULL without. Gaps in it are zero */
+    lk_wide *masters; /* allocation of all params[].master; NULL without. Gaps likewise */
+    size_t weights_bytes, masters_bytes;
+    struct lk_model_output *outputs; /* what forward writes, in its order */
+    size_t n_outputs;
+    void *staging; /* host buffer for copies of weights */
     int context, vocab, max_samples;
     lk_wide *loss;           /* device memory, one element */
     double flops_per_sample; /* forward and backward; NaN: unknown */
@@ -118,6 +129,12 @@ struct lk_model { /* first member of a model's own struct */
 enum lk_status lk_model_create(struct lk_device *d, struct lk_stream *s,
                                const struct lk_model_config *config, struct lk_model **out);
 void lk_model_destroy(struct lk_model *m); /* NULL is legal */
+
+/*
+ * Write where the last forward made the first value that is not finite, "the output of layer 2's
+ * c_fc has inf at element 17 of 4096", into buf; "" if all are finite. pre: the stream is idle.
+ */
+enum lk_status lk_model_not_finite(struct lk_model *m, char *buf, size_t size);
 
 /*
  * Write and read parameters as a file: one line of JSON (names and element counts, in order), then

@@ -106,9 +106,10 @@ static size_t block_param(size_t layer, enum block_param p)
     return FIRST_BLOCK + layer * BLOCK_PARAMS + (size_t)p;
 }
 
-static void lay_out_norm(struct norm *n, struct lk_model_arena *a, size_t rows, size_t channels)
+static void lay_out_norm(struct norm *n, const char *name, struct lk_model_arena *a, size_t rows,
+                         size_t channels)
 {
-    n->out = lk_model_take(a, rows, channels);
+    n->out = lk_model_take(a, name, rows, channels);
     n->mean = lk_model_take_wide(a, rows, 1);
     n->rstd = lk_model_take_wide(a, rows, 1);
 }
@@ -126,31 +127,33 @@ static void lay_out(struct gpt *g, struct lk_model_arena *a)
     size_t rows = g->max_samples * context;
 
     g->base.loss = lk_model_take_wide(a, 1, 1);
-    g->embedded = lk_model_take(a, rows, c);
+    g->embedded = lk_model_take(a, "the embedding", rows, c);
     for (size_t l = 0; l < g->layers; l++) {
         struct block *b = &g->blocks[l];
 
-        lay_out_norm(&b->ln_1, a, rows, c);
-        b->qkv = lk_model_take(a, rows, 3 * c);
+        a->layer = (int)l + 1;
+        lay_out_norm(&b->ln_1, "ln_1", a, rows, c);
+        b->qkv = lk_model_take(a, "c_attn", rows, 3 * c);
         if (a->keeps_log_sum)
             b->log_sum = lk_model_take_wide(a, rows, g->heads);
         else
-            b->probs = lk_model_take(a, rows * g->heads, context);
-        b->attention = lk_model_take(a, rows, c);
-        b->middle = lk_model_take(a, rows, c);
-        lay_out_norm(&b->ln_2, a, rows, c);
-        b->fc = lk_model_take(a, rows, 4 * c);
-        b->gelu = lk_model_take(a, rows, 4 * c);
-        b->out = lk_model_take(a, rows, c);
+            b->probs = lk_model_take(a, "softmax", rows * g->heads, context);
+        b->attention = lk_model_take(a, "attention", rows, c);
+        b->middle = lk_model_take(a, "attn.c_proj", rows, c);
+        lay_out_norm(&b->ln_2, "ln_2", a, rows, c);
+        b->fc = lk_model_take(a, "c_fc", rows, 4 * c);
+        b->gelu = lk_model_take(a, "gelu", rows, 4 * c);
+        b->out = lk_model_take(a, "mlp.c_proj", rows, c);
     }
-    lay_out_norm(&g->last, a, rows, c);
-    g->logits = lk_model_take(a, rows, g->stride);
+    a->layer = 0;
+    lay_out_norm(&g->last, "ln_f", a, rows, c);
+    g->logits = lk_model_take(a, "the logits", rows, g->stride);
     g->log_sum = lk_model_take_wide(a, rows, 1);
-    g->dstream = lk_model_take(a, rows, c);
-    g->dwide = lk_model_take(a, rows, 4 * c);
-    g->dnarrow = lk_model_take(a, rows, c);
+    g->dstream = lk_model_take(a, NULL, rows, c);
+    g->dwide = lk_model_take(a, NULL, rows, 4 * c);
+    g->dnarrow = lk_model_take(a, NULL, rows, c);
     if (!a->keeps_log_sum)
-        g->scratch = lk_model_take(a, context, context);
+        g->scratch = lk_model_take(a, NULL, context, context);
 }
 
 static enum lk_status check_config(const struct lk_model_config *c)

@@ -16,11 +16,15 @@ struct lk_model_arena {
     size_t real_bytes, wide_bytes;
     bool keeps_log_sum; /* lk_device_keeps_log_sum */
     bool overflow;
+    int layer;              /* that what is taken next belongs to, from 1; 0: to none */
+    size_t n_outputs;       /* named so far */
+    struct lk_model *notes; /* keeps the names, once there is memory */
 };
 /* Return an empty arena that counts, with the device's element sizes. */
 struct lk_model_arena lk_model_arena_of(const struct lk_device *d);
-/* Take rows * columns elements, 64-byte aligned. Return NULL while counting. */
-lk_real *lk_model_take(struct lk_model_arena *a, size_t rows, size_t columns);
+/* Take rows * columns elements, 64-byte aligned. Return NULL while counting. output: what forward
+ * writes there, in the order in which it does (struct lk_model_output); NULL: anything else. */
+lk_real *lk_model_take(struct lk_model_arena *a, const char *output, size_t rows, size_t columns);
 lk_wide *lk_model_take_wide(struct lk_model_arena *a, size_t rows, size_t columns);
 /* Check the count: LK_EUSAGE when it does not fit an address space. */
 enum lk_status lk_model_arena_check(const struct lk_model_arena *a);

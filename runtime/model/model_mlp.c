@@ -58,13 +58,16 @@ static const lk_real *input_of(const struct mlp *p, size_t i)
 static void lay_out(struct mlp *p, struct lk_model_arena *a)
 {
     p->base.loss = lk_model_take_wide(a, 1, 1);
-    p->bytes = lk_model_take(a, p->max_samples, (size_t)p->base.context);
-    for (size_t i = 0; i < p->layers; i++)
-        p->hidden[i] = lk_model_take(a, p->max_samples, p->channels);
-    p->logits = lk_model_take(a, p->max_samples, (size_t)p->base.vocab);
+    p->bytes = lk_model_take(a, "the input", p->max_samples, (size_t)p->base.context);
+    for (size_t i = 0; i < p->layers; i++) {
+        a->layer = (int)i + 1;
+        p->hidden[i] = lk_model_take(a, "relu", p->max_samples, p->channels);
+    }
+    a->layer = 0;
+    p->logits = lk_model_take(a, "the logits", p->max_samples, (size_t)p->base.vocab);
     p->log_sum = lk_model_take_wide(a, p->max_samples, 1);
     for (size_t i = 0; i < 2; i++)
-        p->dhidden[i] = lk_model_take(a, p->max_samples, p->channels);
+        p->dhidden[i] = lk_model_take(a, NULL, p->max_samples, p->channels);
 }
 
 static enum lk_status init_params(struct mlp *p, struct lk_device *d, struct lk_stream *s,

@@ -252,6 +252,8 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     keep(t, step);
     if (verify)
         LK_PASS(check_step(t, at));
+    LK_PASS(lk_trainer_check_loss(t, step));
+    LK_PASS(lk_trainer_check_params(t, step + 1));
     if (c->progress)
         c->progress(c->progress_ctx, step, t->loss[step]);
     lk_log(LK_LOG_TRAIN, LK_DEBUG, "step %lld: loss %.6f, %.3f ms", (long long)step, t->loss[step],
@@ -265,6 +267,7 @@ static enum lk_status run_steps(struct trainer *t)
 {
     uint64_t began_ns = 0;
 
+    LK_PASS(lk_trainer_check_params(t, 0));
     for (int64_t step = 0; step < t->n_steps; step++) {
         if (step == t->config->warmup_steps)
             began_ns = lk_now_ns();

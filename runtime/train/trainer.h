@@ -59,6 +59,9 @@ struct lk_train_config {
     enum lk_train_graph graph;
     bool verify;      /* check gradients and parameters against the reference after every step */
     int verify_steps; /* only the first n steps; 0: all */
+    /* Steps between comparisons of all ranks' parameters, which are compared before the first step
+     * and after the last, too; 0: never. */
+    int check_every;
     const char *export_path, *import_path; /* weight files; NULL: none. Rank 0 exports */
     struct lk_recorder *recorder;          /* NULL: not recorded */
     /* (optional) Called after every step, outside its time. */
@@ -90,9 +93,10 @@ enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk
 enum lk_status lk_train_check(const struct lk_train_config *config);
 
 /*
- * Run one rank to the end. On failure the sinks keep the spans recorded so far, and the other ranks
- * learn of it through comm_config.store; the error text is then the run's verdict. The export comes
- * last: when only that fails, *out is written all the same (n > 0), and the caller frees it.
+ * Run one rank to the end. A loss that is not finite is a failure. On failure the sinks keep the
+ * spans recorded so far, and the other ranks learn of it through comm_config.store; the error text
+ * is then the run's verdict. The export comes last: when only that fails, *out is written all the
+ * same (n > 0), and the caller frees it.
  */
 enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_result *out);
 

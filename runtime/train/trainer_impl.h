@@ -38,6 +38,7 @@ struct trainer {
     struct lk_batch *batches; /* micro-batches of a step, as the graph reads them */
     double rate;              /* learning rate of the step in progress */
     lk_wide *micro_loss;      /* host memory: loss of each micro-batch of the step in progress */
+    uint64_t *sum, *sum_host; /* checksum of parameters: device memory, host memory; NULL: none */
     int64_t n_steps;          /* warm-up included */
     /* One entry per step, of this rank; norms are NaN in steps that did not measure them. */
     double *loss, *step_s, *local_sq, *mean_sq;
@@ -51,5 +52,18 @@ enum lk_status lk_trainer_open(struct trainer *t);
 void lk_trainer_close(struct trainer *t);
 /* Enqueue the early update of a bucket; ctx: the trainer. */
 enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket);
+
+/* ---- trainer_check.c: what is wrong on one rank ---- */
+
+/* Allocate what lk_trainer_check_params needs. Does nothing where parameters are not compared. */
+enum lk_status lk_trainer_check_open(struct trainer *t);
+/*
+ * Compare the parameters of all ranks if they are due after `step` steps. The run ends with the
+ * rank, the step and the first parameter that differs. Costs a pass over the parameters and one
+ * round trip to the store, with 16 bytes of a rank. pre: the compute stream is idle.
+ */
+enum lk_status lk_trainer_check_params(struct trainer *t, int64_t step);
+/* Fail if the loss of a step is not finite, and say where forward first was not. pre: likewise. */
+enum lk_status lk_trainer_check_loss(struct trainer *t, int64_t step);
 
 #endif

@@ -250,6 +250,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
             lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
     LK_PASS(open_verify(t, &mc));
     LK_PASS(choose_graph(t));
+    LK_PASS(lk_trainer_check_open(t));
     LK_PASS(lk_device_alloc_host(
         t->device, (size_t)rc.accumulation * lk_device_wide_bytes(t->device), &t->micro_loss));
     LK_PASS(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
@@ -272,8 +273,11 @@ void lk_trainer_close(struct trainer *t)
     lk_reducer_destroy(t->reducer);
     lk_comm_close(t->comm);
     lk_model_destroy(t->model);
-    if (t->device)
+    if (t->device) {
         lk_device_free_host(t->device, t->micro_loss);
+        lk_device_free_host(t->device, t->sum_host);
+        lk_device_free(t->device, t->sum);
+    }
     lk_device_close(t->device);
     free(t->batches);
     free(t->loss);

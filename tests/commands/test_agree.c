@@ -129,6 +129,63 @@ START_TEST(a_new_option_must_agree)
 }
 END_TEST
 
+/* ---- A bit flips in one rank ---- */
+
+static const struct {
+    const char *options;
+    int code;
+    const char *says[2]; /* NULL: nothing */
+} flips[] = {
+    {"--check-every=1 --fault=flip:call=2,rank=2",
+     1,
+     {"the ranks do not agree on the initial parameters: the checksum of layers.0.weight is ",
+      " on rank 2 (host "}},
+    {"--check-every=1 --fault=flip:call=8,rank=1",
+     1,
+     {"the ranks do not agree on the parameters after step ", " on rank 1 (host "}},
+    {"--fault=flip:call=8,rank=1", /* after the last step, too */
+     1,
+     {"the ranks do not agree on the parameters after step 4: the checksum of ",
+      " on rank 1 (host "}},
+    {"--check-every=0 --fault=flip:call=8,rank=1", 0, {NULL, NULL}}, /* in silence */
+    {"--check-every=2", 0, {NULL, NULL}},
+};
+
+START_TEST(a_flipped_bit_is_found)
+{
+    struct program p;
+
+    program_run(&p, scratch_dir, flips[_i].code, "run -n3 --out=%s/run " MODEL "%s", scratch_dir,
+                flips[_i].options);
+    for (int k = 0; k < 2 && flips[_i].says[k]; k++)
+        ck_assert_msg(strstr(p.err, flips[_i].says[k]) != NULL, "%s", p.err);
+    if (!flips[_i].says[0])
+        ck_assert_str_eq(p.err, "");
+    program_fini(&p);
+}
+END_TEST
+
+/* ---- A loss that is not finite ---- */
+
+#define BLOWS_UP                                                                                   \
+    "--model=gpt --layers=2 --heads=2 --channels=16 --context=8 --vocab=32 --samples=4096 "        \
+    "--no-pin -b2 --steps=60 --warmup=0 --optimizer=sgd --learning-rate=100 "
+
+static const char *const blow_ups[] = {"-n1", "-n2", "-n2 --no-trace", "-n1 --no-trace -a2",
+                                       "-n2 --verify-steps=1 --verify --check-every=1"};
+
+START_TEST(a_loss_that_is_not_finite_ends_the_run)
+{
+    struct program p;
+
+    program_run(&p, scratch_dir, 1, "run --out=%s/run " BLOWS_UP "%s", scratch_dir, blow_ups[_i]);
+    ck_assert_msg(strstr(p.err, "rank ") && strstr(p.err, " failed: the loss of step "), "%s",
+                  p.err);
+    ck_assert_msg(strstr(p.err, " on host ") && strstr(p.err, ": the output of "), "%s", p.err);
+    program_fini(&p);
+}
+END_TEST
+
 /* ---- The comparison ---- */
 
 static void list(struct lk_facts *f, const char *host, const char *const *pairs)
@@ -201,6 +258,8 @@ SUITE(agree, c)
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(c, options_that_differ_are_named, 0, LK_COUNT(cases));
     tcase_add_loop_test(c, contents_are_compared, 0, 2);
+    tcase_add_loop_test(c, a_flipped_bit_is_found, 0, LK_COUNT(flips));
+    tcase_add_loop_test(c, a_loss_that_is_not_finite_ends_the_run, 0, LK_COUNT(blow_ups));
     tcase_add_test(c, a_new_option_must_agree);
     tcase_add_loop_test(c, the_odd_one_is_named, 0, LK_COUNT(lists));
     tcase_add_test(c, a_cut_list_is_read_to_its_end);

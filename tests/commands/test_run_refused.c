@@ -50,7 +50,7 @@ static const struct {
     {"--device=cuda --nccl-min-ctas=4 --nccl-max-ctas=2 -n2",
      "--nccl-min-ctas is above --nccl-max-ctas"},
     {"--device=cuda --comm=self --nccl-cga=2", "--nccl-... options need --comm=nccl"},
-    {"--device=cuda --fault=slow:rate=1GB/s -n2", "slow links are for collectives of the host"},
+    {"--device=cuda --fault=slow:rate=1GB/s -n2", "flipped bits are for collectives of the host"},
     {"--job=x", "--job is for --model=replay"},
     {"--model=replay", "--model=replay needs --job"},
     {"--model=replay --job=x", "--model=replay needs --device=timed"},

@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "tests/cuda/buffers.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -377,6 +378,27 @@ static void sum_squares(struct cuda_rig *r)
         RUN(r, sum_squares, (.out = out.dev, .in = in.dev), (.out = out.d, .in = in.d),
             .n = lengths[i / 2], .accumulate = i % 2);
         buffer_check(&out, 8 * ULP);
+        buffers_free(r);
+    }
+}
+
+/* The words of a buffer of floats; a checksum has no tolerance. */
+static void checksums(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS, SHIFTED_LENGTHS); i++) {
+        size_t n = lengths[i];
+        struct buffer in = buffer_random(r, "in", LK_F32, n, 1);
+        uint32_t *host = calloc(n + 1, sizeof *host);
+        uint64_t *sum = r->machine->alloc(sizeof *sum, "sum"), want = 0, got = 0;
+
+        r->machine->copy(host, in.dev, n * sizeof *host);
+        RUN(r, checksum, (.sum = sum, .words = in.dev), (.sum = &want, .words = host), .n = n);
+        r->machine->copy(&got, sum, sizeof got);
+        rig_hash(r, &got, sizeof got);
+        if (r->compare && got != want)
+            rig_fail(r, "%zu words: %" PRIx64 ", not %" PRIx64, n, got, want);
+        r->machine->free(sum);
+        free(host);
         buffers_free(r);
     }
 }

@@ -34,6 +34,7 @@
     X(epilogues)                                                                                   \
     X(optimizers)                                                                                  \
     X(sum_squares)                                                                                 \
+    X(checksums)                                                                                   \
     X(vectors)                                                                                     \
     X(casts)                                                                                       \
     X(wait)                                                                                        \

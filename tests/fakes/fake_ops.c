@@ -225,6 +225,12 @@ BUFFERS(sum_squares)
     READ(in, a->n);
 }
 
+BUFFERS(checksum)
+{
+    add(r, &a->sum, BYTES, sizeof *a->sum, true, NO_FACTOR);
+    add(r, &a->words, BYTES, a->n * sizeof *a->words, false, NO_FACTOR);
+}
+
 BUFFERS(scale)
 {
     WRITE(x, a->n);

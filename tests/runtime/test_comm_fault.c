@@ -27,7 +27,7 @@ static const struct {
     {"stall:call=9,rank=0", NULL},
     {"", "'' is no fault"},
     {"fail;", "'' is no fault"},
-    {"melt:call=1", "'melt' is no fault; they are fail, kill, stall, delay and slow"},
+    {"melt:call=1", "'melt' is no fault; they are fail, kill, stall, delay, flip and slow"},
     {"fail:call", "fail: 'call' is not KEY=VALUE"},
     {"fail:call=x", "fail: call: "},
     {"fail:call=-1", "fail: call: "},
