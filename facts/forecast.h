@@ -106,7 +106,7 @@ struct lk_gain {
 };
 
 /* The axes of a what-if that a point's own numbers do not show, and the values on them as words. */
-enum { LK_FORECAST_AXES_MAX = 24, LK_FORECAST_WORD_BYTES = 32 };
+enum { LK_FORECAST_AXES_MAX = 28, LK_FORECAST_WORD_BYTES = 32 };
 typedef char lk_forecast_word[LK_FORECAST_WORD_BYTES];
 
 /* The prediction for one configuration. */

@@ -8,10 +8,16 @@
  *     text("-"), size("-"), error()
  */
 #include "base/array.h"
+#include "base/file.h"
 #include "commands/command.h"
 #include "commands/start.h"
+#include "facts/forecast.h"
 #include "page/memory.h"
+#include "reports/chart/svg.h"
+#include "reports/plot/losses.h"
+#include "reports/plot/scaling.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,8 +98,76 @@ EXPORT(int, ask, char *words, size_t size)
     return lk_status_exit_code(ask(words, size));
 }
 
-/* Draw the last forecast as "chart-0.svg", ... Return how many there are. */
+/* ---- Pictures ---- */
+
+/* Draw a chart, which is freed, as the file "chart-I.svg". */
+static enum lk_status draw_chart(struct lk_chart *c, int i)
+{
+    enum lk_status st = LK_OK;
+    struct lk_writer *w = NULL;
+    char name[32];
+
+    snprintf(name, sizeof name, "chart-%d.svg", i);
+    LK_TRY(lk_writer_open(name, false, &w));
+    LK_TRY(lk_chart_svg(w, c, LK_SVG_WIDTH));
+    st = lk_writer_commit(w);
+    w = NULL;
+out:
+    lk_writer_abandon(w);
+    lk_chart_fini(c);
+    return st;
+}
+
+/* A what-if has two configurations at each count: what was asked for, and behind it, where that
+ * differs, the current one. Share the points out to two lists, which borrow them. */
+static void part(const struct lk_forecast *f, struct lk_forecast_point *points,
+                 struct lk_forecast parts[2])
+{
+    size_t n = 0;
+
+    for (int now = 0; now < 2; now++) {
+        parts[now] = *f;
+        parts[now].points = points + n;
+        parts[now].n_points = 0;
+        for (size_t i = 0; i < f->n_points; i++) {
+            bool again = i && f->points[i].config.world_size == f->points[i - 1].config.world_size;
+
+            if (again == now)
+                points[n++] = f->points[i];
+        }
+        parts[now].n_points = (size_t)(points + n - parts[now].points);
+    }
+    if (parts[1].n_points) {
+        parts[0].cluster = "asked for";
+        parts[1].cluster = "as it is now";
+    }
+}
+
+/* Draw the curve and the losses of a forecast; *n counts the pictures. */
+static enum lk_status draw(int *n)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast f = {0}, parts[2];
+    struct lk_forecast_point *points = NULL;
+    struct lk_chart c = {0};
+
+    LK_TRY(lk_forecast_read("forecast.json", &f));
+    LK_TRY(lk_alloc(&points, f.n_points, sizeof *points));
+    part(&f, points, parts);
+    LK_TRY(lk_chart_efficiency(&c, parts, parts[1].n_points ? 2 : 1));
+    LK_TRY(draw_chart(&c, (*n)++));
+    if (lk_chart_losses(&c, parts, 1) == LK_OK)
+        LK_TRY(draw_chart(&c, (*n)++));
+out:
+    free(points);
+    lk_forecast_fini(&f);
+    return st;
+}
+
+/* Draw the last forecast as "chart-0.svg" and so on. Return how many there are. */
 EXPORT(int, draw, void)
 {
-    return 0;
+    int n = 0;
+
+    return draw(&n) == LK_OK ? n : 0;
 }

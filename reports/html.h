@@ -19,6 +19,8 @@
 
 /* A table with more rows has the first ones and says where the others are. */
 enum { LK_HTML_ROWS = 400 };
+/* A job of more bytes has no what-if in the page, which would be larger for it. */
+enum { LK_HTML_JOB_MAX = 1 << 20 };
 
 struct lk_html_section {
     const char *heading;

@@ -14,13 +14,17 @@
     extern const unsigned char name[], name##_end[];
 
 EMBED(lk_page_wasm, LK_PAGE_WASM)
-EMBED(lk_page_script, "page/model.js")
+EMBED(lk_page_model, "page/model.js")
+EMBED(lk_page_script, "page/page.js")
+EMBED(lk_page_style, "page/page.css")
 
 struct lk_whatif_module lk_whatif_module(void)
 {
     return (struct lk_whatif_module){.gz = lk_page_wasm,
                                      .gz_size = (size_t)(lk_page_wasm_end - lk_page_wasm),
-                                     .script = (const char *)lk_page_script};
+                                     .model = (const char *)lk_page_model,
+                                     .script = (const char *)lk_page_script,
+                                     .style = (const char *)lk_page_style};
 }
 
 #else

@@ -10,8 +10,9 @@
 struct lk_whatif_module {
     const unsigned char *gz; /* the module, gzipped; NULL: there is none */
     size_t gz_size;
-    const char *script;  /* JavaScript */
-    const char *missing; /* why there is none, a sentence; NULL: there is one */
+    const char *model, *script; /* JavaScript: that runs the module, and the page's panel */
+    const char *style;          /* CSS, of the panel */
+    const char *missing;        /* why there is none, a sentence; NULL: there is one */
 };
 
 /* Return what the program has. */

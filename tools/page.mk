@@ -7,6 +7,8 @@ PAGE_LEFT_OUT := $(addprefix base/,clock.c file.c gz.c json_scan_file.c library.
     facts/preset.c facts/span.c $(wildcard facts/trace*.c) sim/step/simulate.c
 PAGE_SRC := $(wildcard page/*.c) $(filter-out $(PAGE_LEFT_OUT),$(foreach r,base facts sim,$(call room_files,$(r),c))) \
     $(addprefix reports/,cell.c gates.c junit.c markdown.c page.c print.c prometheus.c text_table.c) \
+    $(addprefix reports/chart/,axis.c chart.c svg.c svg_marks.c svg_texts.c xml.c) \
+    $(addprefix reports/plot/,losses.c scaling.c scaling_curve.c) \
     $(addprefix commands/,axis_lists.c command.c evidence_inputs.c forecast_page.c inputs.c output.c predict.c start.c whatif.c)
 PAGE_OBJ := $(PAGE_SRC:%.c=$(BUILD)/page/%.o)
 
@@ -28,7 +30,7 @@ $(PAGE_WASM).gz: $(PAGE_WASM)
 	$(Q)gzip -9nc $< > $@.new && mv $@.new $@
 
 # Its bytes, and the script, lie in the program.
-$(BUILD)/reports/whatif_module.o: page/model.js $(BUILD)/probe.mk
+$(BUILD)/reports/whatif_module.o: page/model.js page/page.js page/page.css $(BUILD)/probe.mk
 ifeq ($(PROBE_WASM),yes)
 $(BUILD)/reports/whatif_module.o: $(PAGE_WASM).gz
 $(BUILD)/reports/whatif_module.o: LK_CFLAGS += -DLK_PAGE_WASM='"$(PAGE_WASM).gz"'

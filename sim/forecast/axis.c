@@ -74,6 +74,7 @@ static const struct {
     [LK_AXIS_NODES_PER_SWITCH] = {CHANGE(nodes_per_switch), NULL, NETWORK},
     [LK_AXIS_OVERSUBSCRIPTION] = {CHANGE(oversubscription), NULL, NETWORK},
     [LK_AXIS_OVERLAP_SLOWDOWN] = {CHANGE(overlap_slowdown), NULL, NETWORK},
+    [LK_AXIS_STRAGGLER_SPREAD] = {CHANGE(straggler_spread), NULL, RANKS},
     [LK_AXIS_GPUS_PER_NODE] = {CHANGE(gpus_per_node), NULL, COUNTS},
     [LK_AXIS_GPU] = {0, NULL, RANKS},
     [LK_AXIS_WITHOUT_RANKS] = {CHANGE(without_ranks), NULL, RANKS},
@@ -237,6 +238,8 @@ static void settle_change(const struct lk_cluster *cluster, const struct lk_conf
     if (change->gpus_per_node == cluster->gpus_per_node ||
         (c->nodes == 1 && c->world_size <= cluster->gpus_per_node)) /* all on one node as it is */
         change->gpus_per_node = 0;
+    if (change->straggler_spread.value == 1) /* as far as they do */
+        change->straggler_spread = (struct lk_scaled){0};
     if (c->nodes == 1) {
         change->node_Bps = change->bandwidth_Bps[LK_LINK_INTER] = change->latency_s[LK_LINK_INTER] =
             change->oversubscription = (struct lk_scaled){0};

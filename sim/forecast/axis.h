@@ -97,6 +97,8 @@
       "above the leaf switches: 1, 2, 4, or x2")                                                   \
     X(LK_AXIS_OVERLAP_SLOWDOWN, "overlap-slowdown", "overlap_slowdown", RATIO, 1, 100,             \
       "times as long that compute takes while collectives run: 1, 1.2")                            \
+    X(LK_AXIS_STRAGGLER_SPREAD, "straggler-spread", "straggler_spread", RATIO, 1e-3, 1000,         \
+      "times as far that ranks, nodes and micro-batches differ as they do: 0.5, 2, or x2")         \
     X(LK_AXIS_GPUS_PER_NODE, "gpus-per-node", "gpus_per_node", COUNT, 1, 1 << 20,                  \
       "how the ranks are spread")                                                                  \
     X(LK_AXIS_GPU, "gpu", "gpu", NAME, 0, 0, "own, or clusters and presets whose GPU to take")     \

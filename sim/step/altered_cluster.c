@@ -44,6 +44,7 @@ bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
 {
     bool same = scaled_equal(&a->oversubscription, &b->oversubscription) &&
                 scaled_equal(&a->overlap_slowdown, &b->overlap_slowdown) &&
+                scaled_equal(&a->straggler_spread, &b->straggler_spread) &&
                 scaled_equal(&a->node_Bps, &b->node_Bps) &&
                 a->nodes_per_switch == b->nodes_per_switch;
 
@@ -515,6 +516,33 @@ static void change_overlap(struct lk_altered *to, const struct lk_scaled *slowdo
             .source = to->source};
 }
 
+/* Multiply a deviation; one that nothing says is `prior`. */
+static void spread(struct lk_altered *to, struct lk_quantity *sd, double prior, double factor)
+{
+    if (lk_quantity_known(sd))
+        scale(sd, factor);
+    else
+        replace(to, sd, factor * prior);
+}
+
+/* Multiply the deviations of the straggler law, as sim/step/config.c takes it of cluster and job.
+ */
+static void change_spread(struct lk_altered *to, double factor)
+{
+    struct lk_cluster *c = &to->cluster;
+
+    if (factor == 0)
+        return;
+    spread(to, &c->rank_sd, lk_prior_value(LK_PRIOR_RANK_SD), factor);
+    spread(to, &c->node_sd, lk_prior_value(LK_PRIOR_NODE_SD), factor);
+    spread(to, &c->link_sd, lk_prior_value(LK_PRIOR_LINK_SD), factor);
+    spread(to, &c->transient_sd, lk_prior_value(LK_PRIOR_TRANSIENT_SD), factor);
+    scale(&c->common_sd, factor);
+    scale(&c->tail_scale, factor);
+    for (size_t i = 0; i < to->job.n_compute; i++)
+        scale(&to->compute[i].transient, factor);
+}
+
 enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
                                const struct lk_cluster *c, const struct lk_change *change,
                                int world_size)
@@ -528,6 +556,7 @@ enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
     LK_TRY(take_known(&to, j, c));
     change_node(&to, change);
     change_overlap(&to, &change->overlap_slowdown);
+    change_spread(&to, change->straggler_spread.value);
     LK_TRY(change_network(&to, &to.fitted.cluster, change));
     LK_TRY(change_gpu(&to, j, c, change->gpu));
     LK_TRY(replace_slowest(&to, j, false, world_size,

@@ -15,7 +15,9 @@
  * the rates, and its interval is widened to hold the ratio of the memories' rates. Slowest ranks:
  * they are replaced by ranks like the rest, so that the number of GPUs stays. Ranks that are known
  * to be slow, or that the runs showed to be (sim/step/known_stragglers.h), stay slow in the copies,
- * and are the first to be replaced.
+ * and are the first to be replaced. Straggler spread: the standard deviations of ranks, nodes,
+ * links and micro-batches and the tail's mean excess (facts/straggler.h) are multiplied, those that
+ * are assumed, too; how often the tail strikes and which ranks are known to be slow stay.
  */
 #ifndef LK_SIM_STEP_ALTERED_CLUSTER_H
 #define LK_SIM_STEP_ALTERED_CLUSTER_H
@@ -51,6 +53,7 @@ struct lk_change {
     int nodes_per_switch;                          /* 0: unchanged */
     struct lk_scaled oversubscription;     /* of a leaf switch: downlink over uplink bandwidth */
     struct lk_scaled overlap_slowdown;     /* 1 + gamma_wire (sim/step/step.h) */
+    struct lk_scaled straggler_spread;     /* a factor on the law's deviations and tail */
     int gpus_per_node;                     /* 0: unchanged; the number of a node's NICs stays */
     const struct lk_cluster *gpu;          /* the cluster with the new device; NULL: unchanged */
     int without_ranks, without_nodes;      /* number of the slowest that are replaced */

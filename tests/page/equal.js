@@ -25,6 +25,7 @@ const REQUESTS = [
     "whatif --gpus=8,64 --bucket-cap=256KiB,1MiB,25MiB --accumulation=1,4 --draws=20",
     "whatif --gpus=8 --sharding=ddp,zero1,zero2,zero3,hsdp,local-sgd,diloco --period=8 --shard-group=4 --draws=20",
     "whatif --gpus=8,64 --node-bandwidth=x0.5,x2 --inter-latency=x0.5,x4 --draws=20",
+    "whatif --gpus=8,64 --straggler-spread=0.5,x1,x2 --draws=20",
     "whatif --gpus=16,64 --gpus-per-node=4,8 --oversubscription=1,2 --nodes-per-switch=4 --draws=20",
     "whatif --gpus=8 --grad-dtype=own,bfloat16 --compression=none,fp16,powersgd --algorithm=auto,ring,tree --draws=20",
     /* What a command refuses, it refuses in the same words. */

@@ -1,6 +1,7 @@
 /* Altered clusters and jobs: known factors, monotony, refusals. */
 #include "base/array.h"
 #include "sim/collective/coll_cost.h"
+#include "sim/prior.h"
 #include "sim/step/altered_cluster.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
@@ -192,6 +193,37 @@ START_TEST(slow_from_now_on)
 }
 END_TEST
 
+/* The deviations of the law and the tail's excess are multiplied, those that are assumed, too; how
+ * often the tail strikes is not. */
+START_TEST(spread_scales_the_law)
+{
+    struct world w;
+    struct lk_change change = {.straggler_spread = {3, true}};
+    struct lk_altered c;
+
+    world_init(&w);
+    lk_quantity_fini(&w.cluster.rank_sd);
+    w.cluster.rank_sd = quantity(0.01);
+    lk_quantity_fini(&w.cluster.link_sd);
+    w.cluster.link_sd = lk_quantity_none();
+    lk_quantity_fini(&w.cluster.tail_share);
+    w.cluster.tail_share = quantity(0.002);
+    lk_quantity_fini(&w.cluster.tail_scale);
+    w.cluster.tail_scale = quantity(0.4);
+    lk_quantity_fini(&w.job.compute[0].transient);
+    w.job.compute[0].transient = quantity(0.02);
+    ck_assert(!lk_change_is_none(&change));
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
+    ck_assert_double_eq_tol(c.cluster.rank_sd.value, 0.03, 1e-12);
+    ck_assert_double_eq_tol(c.cluster.link_sd.value, 3 * lk_prior_value(LK_PRIOR_LINK_SD), 1e-12);
+    ck_assert_double_eq(c.cluster.tail_share.value, 0.002);
+    ck_assert_double_eq_tol(c.cluster.tail_scale.value, 1.2, 1e-12);
+    ck_assert_double_eq_tol(c.job.compute[0].transient.value, 0.06, 1e-12);
+    lk_altered_fini(&c);
+    world_fini(&w);
+}
+END_TEST
+
 START_TEST(what_is_not_known_cannot_change)
 {
     struct world w;
@@ -215,5 +247,6 @@ SUITE(altered_cluster, tc)
     tcase_add_test(tc, another_gpu_by_its_rates);
     tcase_add_test(tc, without_the_slowest_rank);
     tcase_add_test(tc, slow_from_now_on);
+    tcase_add_test(tc, spread_scales_the_law);
     tcase_add_test(tc, what_is_not_known_cannot_change);
 }

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""What-if in a page, in a browser, against the program.
+
+    tests/page/whatif.py PROGRAM PAGE FOLDER COUNT
+
+Moves the sliders and fields of the page to COUNT random settings, the seed being the same each time, and runs the command
+line that the page then shows: exit code and texts must be equal, numbers within 1e-9, relative (page/model.js and
+docs/report.md say why not to the digit). The table that a reader sees must have these numbers. Then: the state comes back
+from the fragment; a dropped job changes the answers; nothing but the file and a blob was asked for, and the console says
+nothing. At last the page without JavaScript, and with JavaScript but without WebAssembly, says so. Exit 77: no Chromium.
+"""
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "rigs"))
+import chromium  # noqa: E402
+
+TOLERANCE = 1e-9
+NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+ROOT = "(document.getElementById('whatif') || {dataset: {}})"  # a page that loads has none yet
+AT_REST = f"{ROOT}.dataset.state === 'rest' && {ROOT}.dataset.waiting === '0'"
+largest = 0.0
+
+
+def compare(what, ours, theirs):
+    """Fail unless two texts are equal but for the last digits of numbers."""
+    global largest
+    if NUMBER.sub("#", ours) != NUMBER.sub("#", theirs):
+        a, b = next((a, b) for a, b in zip(ours.split("\n") + [""], theirs.split("\n") + [""]) if NUMBER.sub("#", a) != NUMBER.sub("#", b))
+        sys.exit(f"{what}: the page has '{a}', the program '{b}'")
+    for a, b in zip(NUMBER.findall(ours), NUMBER.findall(theirs)):
+        if a != b:
+            x, y = float(a), float(b)
+            error = abs(x - y) / max(abs(x), abs(y))
+            largest = max(largest, error)
+            if error > TOLERANCE:
+                sys.exit(f"{what}: the page has {a}, the program {b}")
+
+
+def ask_program(program, folder, words):
+    out = os.path.join(folder, "forecast.json")
+    if os.path.exists(out):
+        os.remove(out)
+    ran = subprocess.run([program, *words], cwd=folder, capture_output=True, text=True)
+    forecast = open(out).read() if os.path.exists(out) else ""
+    return ran.returncode, ran.stdout, forecast, ran.stderr
+
+
+def check_answer(program, folder, page):
+    """Compare what the page shows now with the program; return the words of the command."""
+    shown = page.evaluate(f"({{words: JSON.parse({ROOT}.dataset.words), code: {ROOT}.lockstep.code, page: {ROOT}.lockstep.page, "
+                          f"forecast: {ROOT}.lockstep.forecast, error: {ROOT}.lockstep.error, "
+                          f"command: {ROOT}.querySelector('.command').textContent, "
+                          f"rows: [...{ROOT}.querySelectorAll('.numbers tbody tr')].map(r => r.cells[0].textContent + ' ' + r.cells[2].textContent)}})")
+    code, printed, forecast, said = ask_program(program, folder, shown["words"])
+    name = " ".join(shown["words"])
+    if code != shown["code"]:
+        sys.exit(f"{name}: exit code {shown['code']} in the page, {code} of the program")
+    compare(name, shown["page"], printed)
+    if code != 0:
+        if shown["error"] not in said:
+            sys.exit(f"{name}: the page says '{shown['error']}', the program '{said}'")
+    compare(name, shown["forecast"], forecast)
+    if not forecast:
+        return shown["words"]
+    seen = {}
+    for point in json.loads(forecast)["points"]:
+        if point["efficiency"] is not None:
+            seen.setdefault(point["gpus"], f"{point['gpus']} {100 * point['efficiency']:.0f} %")
+    if len(shown["rows"]) != len(seen) or any(a.split()[0] != b.split()[0] or abs(int(a.split()[1]) - int(b.split()[1])) > 1
+                                              for a, b in zip(shown["rows"], seen.values())):
+        sys.exit(f"{name}: the table shows {shown['rows']}, the forecast has {list(seen.values())}")
+    if shown["command"] != "lockstep " + " ".join(w for w in shown["words"] if not re.match("--(draws|format|out)=", w)):
+        sys.exit(f"{name}: the page shows '{shown['command']}'")
+    return shown["words"]
+
+
+def move(page, rng):
+    """Set some of the fields at random, as a reader would."""
+    fields = page.evaluate(f"[...{ROOT}.querySelectorAll('[id^=w-]:not([id$=-field])')].map(e => [e.id, e.type, Number(e.max) || 0, e.length || 0])")
+    script = ""
+    for name, kind, most, options in rng.sample(fields, rng.randint(1, 4)):
+        if kind == "range":
+            script += f"set('{name}', {rng.randint(0, most)});"
+        elif kind == "select-one":
+            script += f"set('{name}', document.getElementById('{name}').options[{rng.randrange(options)}].value);"
+        else:
+            script += f"set('{name}', '{rng.choice(['', '0.5', '2', '1e6'])}');"
+    page.evaluate("{const set = (id, v) => {const e = document.getElementById(id); e.value = v; "
+                  "e.dispatchEvent(new Event('input', {bubbles: true}))};" + script + "}")
+
+
+def main():
+    program, path, folder, count = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    if not chromium.PROGRAM:
+        sys.exit(77)
+    url, rng, commands, refused = "file://" + path, random.Random(1), set(), 0
+    with chromium.Chromium(os.path.join(folder, "profile")) as browser:
+        page = browser.open(url)
+        page.wait(AT_REST, "the first answer")
+        for name in ("job", "cluster"):
+            with open(os.path.join(folder, name + ".json"), "w") as f:
+                f.write(page.evaluate(f"document.getElementById('lk-{name}').textContent"))
+        check_answer(program, folder, page)
+        for _ in range(count):
+            move(page, rng)
+            page.wait(f"{ROOT}.dataset.waiting === '0'", "an answer")
+            words = check_answer(program, folder, page)
+            commands.add(" ".join(words))
+            refused += page.evaluate(f"{ROOT}.lockstep.code") != 0
+            if rng.random() < 0.1:
+                page.evaluate("document.querySelector('#whatif form > button').click()")
+        page.wait(AT_REST, "rest")
+        rested = page.evaluate(f"{ROOT}.dataset.words")
+        if "--draws" in rested:
+            sys.exit(f"at rest the page asks for fewer draws: {rested}")
+        check_answer(program, folder, page)
+
+        page.call("Page.reload")
+        page.wait(f"{ROOT}.dataset.words === {json.dumps(rested)} && {AT_REST}", "the state to come back from the fragment")
+
+        with open(os.path.join(folder, "job.json")) as f:
+            other = re.sub(r'"name": *"[^"]*"', '"name": "dropped <b>job</b>"', f.read(), count=1)
+        with open(os.path.join(folder, "job.json"), "w") as f:
+            f.write(other)
+        page.evaluate("{const d = new DataTransfer(); d.items.add(new File([" + json.dumps(other) + "], 'job.json')); "
+                      "document.dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true}))}")
+        page.wait(f"({ROOT}.lockstep.forecast || '').includes('dropped') && {AT_REST}", "the dropped job")
+        check_answer(program, folder, page)
+        if page.evaluate(f"{ROOT}.querySelectorAll('b').length"):
+            sys.exit("a job's name became markup")
+
+        for request in page.requests:
+            if not (request.split("#")[0] == url or request.startswith(("blob:", "data:"))):
+                sys.exit(f"the page asks for {request}")
+        if page.errors:
+            sys.exit(f"the console says {page.errors}")
+        plain = browser.open("about:blank")
+        plain.call("Emulation.setScriptExecutionDisabled", value=True)
+        plain.go(url)
+        document = plain.call("DOM.getDocument", depth=-1)["root"]["nodeId"]
+        place = plain.call("DOM.querySelector", nodeId=document, selector="#whatif")["nodeId"]
+        said = plain.call("DOM.getOuterHTML", nodeId=place)["outerHTML"]
+        if "where JavaScript runs" not in said:
+            sys.exit(f"without JavaScript the page says {said}")
+    with chromium.Chromium(os.path.join(folder, "jitless"), "--js-flags=--jitless") as browser:
+        page = browser.open(url)
+        page.wait(f"{ROOT}.dataset.state === 'absent'", "the page to say that it has no WebAssembly")
+        if "lockstep whatif" not in page.evaluate(f"{ROOT}.innerText") or page.errors:
+            sys.exit(f"without WebAssembly: {page.evaluate(ROOT + '.innerText')} {page.errors}")
+    print(f"{count} settings, {len(commands)} command lines, {refused} of them refused; largest relative difference {largest:.1e}")
+
+
+main()
