@@ -86,7 +86,7 @@ static enum lk_status run_rank(const struct lk_rank_env *e, const char *algo, co
     config.chunk_bytes = (size_t)chunk_bytes;
     LK_TRY(lk_alloc(&buf, LARGEST, 1));
     LK_TRY(lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size,
-                            config.timeout_ns, &config.store));
+                            config.timeout_ns, &e->ticket, &config.store));
     LK_TRY(lk_comm_open("tcp", &config, &c));
     for (size_t bytes = SMALLEST; bytes <= LARGEST; bytes *= STEP)
         LK_TRY(time_size(c, a, buf, bytes));

@@ -1,12 +1,29 @@
 /* Compare the options of all ranks; see the header. */
 #include "commands/agree.h"
 
+#include "base/array.h"
 #include "base/checksum.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "commands/paths.h"
 #include "runtime/rendezvous/agree.h"
+#include "runtime/rendezvous/ticket.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The file that rank 0 leaves in the run's folder until all have seen it. */
+static const char CLAIM[] = ".lockstep-claim";
+
+enum {
+    SEEN_MS = 5000, /* for a network's file system to show the file */
+    LOOK_MS = 50,   /* between two looks */
+};
 
 /* Add the contents of a file that the rank reads. */
 static enum lk_status add_file(struct lk_facts *f, const char *name, const char *path, bool apart)
@@ -45,5 +62,78 @@ enum lk_status agree_on_options(const struct lk_command *c, const void *options,
     LK_TRY(lk_facts_agree(&f, store, env->rank, env->world_size, "the options"));
 out:
     lk_facts_fini(&f);
+    return st;
+}
+
+/* ---- The folder ---- */
+
+/* Make the folder and leave a file with a random text in it, which the store has, too. */
+static enum lk_status claim(const char *folder, const char *path, struct lk_store *store)
+{
+    unsigned char nonce[LK_NONCE_BYTES];
+    char text[2 * LK_NONCE_BYTES + 1];
+    struct lk_writer *w = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(claim_folder(folder, false));
+    LK_TRY(lk_mkdirs(folder));
+    LK_TRY(lk_nonce(nonce));
+    for (size_t i = 0; i < sizeof nonce; i++)
+        snprintf(text + 2 * i, 3, "%02x", nonce[i]);
+    LK_TRY(lk_writer_open(path, false, &w));
+    LK_TRY(lk_writer_printf(w, "%s", text));
+    st = lk_writer_commit(w);
+    w = NULL;
+    LK_TRY(st);
+    LK_TRY(lk_store_set(store, CLAIM, text, strlen(text)));
+out:
+    lk_writer_abandon(w);
+    return st;
+}
+
+/* Wait until rank 0's file is to be seen. */
+static enum lk_status see(const char *folder, const char *path, int rank, struct lk_store *store)
+{
+    struct lk_deadline deadline = lk_deadline_in(SEEN_MS * LK_NS_PER_MS);
+    enum lk_status st = LK_OK;
+    void *want = NULL;
+    char *text = NULL, host[256] = "";
+    size_t n = 0, size = 0;
+    bool same = false;
+
+    LK_TRY(lk_store_get(store, CLAIM, &want, &n));
+    while (!same && lk_deadline_left_ns(deadline)) {
+        if (lk_file_read(path, &text, &size) == LK_OK)
+            same = size == n && !memcmp(text, want, n);
+        free(text);
+        text = NULL;
+        if (!same)
+            lk_sleep_until_ns(lk_monotonic_ns() + LOOK_MS * LK_NS_PER_MS);
+    }
+    if (!same && gethostname(host, sizeof host - 1))
+        snprintf(host, sizeof host, "unknown");
+    if (!same)
+        st = lk_fail(LK_EUSAGE, "--out: rank %d on host %s does not see rank 0's folder as %s",
+                     rank, host, folder);
+out:
+    free(want);
+    return st;
+}
+
+enum lk_status agree_on_folder(const char *folder, const struct lk_rank_env *env,
+                               struct lk_store *store)
+{
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+    bool claimed = false;
+
+    LK_TRY(lk_path_join(&path, folder, CLAIM));
+    LK_TRY(env->rank == 0 ? claim(folder, path, store) : see(folder, path, env->rank, store));
+    claimed = env->rank == 0;
+    LK_TRY(lk_store_barrier(store, "the run's folder"));
+out:
+    if (claimed && unlink(path) && st == LK_OK)
+        st = lk_fail(LK_EIO, "%s: %s", path, strerror(errno));
+    free(path);
     return st;
 }

@@ -18,4 +18,12 @@
 enum lk_status agree_on_options(const struct lk_command *c, const void *options, const char *input,
                                 bool apart, const struct lk_rank_env *env, struct lk_store *store);
 
+/*
+ * Claim the folder of a run whose ranks another launcher started: rank 0 makes it, new or empty,
+ * and all others, each of which makes this call, must see a file that it leaves there meanwhile.
+ * The verdict names the rank and host that do not.
+ */
+enum lk_status agree_on_folder(const char *folder, const struct lk_rank_env *env,
+                               struct lk_store *store);
+
 #endif

@@ -110,6 +110,7 @@ static const struct lk_option option_rows[] = {
            .help = "bind each rank to a CPU if there are enough (not with --device=cuda)"),
     OPTION("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",
            .help = "longest wait for another rank"),
+    OPTION(SECRET_FILE_OPTION),
     OPTION("out", out, FILE, .role = LK_ROLE_OUTPUT, .fallback = "cluster.json", .group = "output",
            .help = "cluster file to write"),
     OPTION("name", name, TEXT, .help = "name of the cluster; default: the host's"),
@@ -402,7 +403,8 @@ static enum lk_status run_rank(const struct calibrate_options *o, const struct c
     lk_cluster_init(&r.c);
     lk_log_set_rank(env->rank);
     LK_TRY(calibrate_tables_create(&r.tables));
-    LK_TRY(lk_rank_env_connect(env, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
+    LK_TRY(
+        lk_rank_env_connect(env, o->secret_file, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
     LK_TRY(agree_on_options(&lk_command_calibrate, o, NULL, !ours, env, r.store));
     LK_TRY(measure(&r));
 out:
@@ -556,6 +558,8 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     (void)n;
     LK_PASS(calibrate_plan(o, &plan));
     LK_PASS(lk_rank_env_read(&env));
+    if (o->secret_file && !env.present)
+        return lk_fail(LK_EUSAGE, NEEDLESS_SECRET);
     return env.present ? run_rank(o, &plan, &env, page) : run_launcher(o, page);
 }
 

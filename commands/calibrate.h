@@ -43,8 +43,9 @@ struct calibrate_options {
     int nccl_min_ctas, nccl_max_ctas; /* 0: NCCL's choice */
     /* NCCL allocates and registers the buffers; ranks may share a GPU (no file is written then). */
     bool nccl_register, share_gpu;
-    bool pin;         /* bind each rank to a CPU; see calibrate_pins */
-    double timeout_s; /* longest wait for another rank */
+    bool pin;                /* bind each rank to a CPU; see calibrate_pins */
+    double timeout_s;        /* longest wait for another rank */
+    const char *secret_file; /* under another launcher; NULL: none */
     struct lk_page_options page;
     const char *log; /* level of the log, as --log takes it */
 };

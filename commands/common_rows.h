@@ -74,6 +74,13 @@
         .help = "size of a plot in pixels; its type is in proportion, 20 pixels at 1600x900"),     \
     OPTION("theme", draw.theme, CHOICE, .choices = draw_themes, .fallback = "light",               \
         .help = "colours of the plots: for paper, or for a dark screen")
+/* const char *secret_file; the text is for commands that launch their ranks */
+#define NEEDLESS_SECRET                                                                            \
+    "--secret-file: not needed; ranks that are started here get a secret of their own"
+#define SECRET_FILE_OPTION                                                                         \
+    "secret-file", secret_file, FILE, .role = LK_ROLE_INPUT, .may_differ = true,                   \
+        .help = "a secret that all ranks of another launcher have, in a file that only you may "   \
+                "read (docs/security.md)"
 /* bool force, for claim_folder (commands/paths.h) */
 #define FORCE_OPTION                                                                               \
     "force", force, FLAG, .may_differ = true,                                                      \

@@ -17,6 +17,7 @@
 #include "base/progress.h"
 #include "base/units.h"
 #include "commands/command.h"
+#include "commands/common_rows.h"
 #include "commands/output.h"
 #include "commands/paths.h"
 #include "commands/run_grid.h"
@@ -292,6 +293,8 @@ static enum lk_status start(const struct lk_command *c, const char *job, struct 
 
     LK_PASS(run_options_complete(c, job, o));
     LK_PASS(lk_rank_env_read(&env));
+    if (o->secret_file && !env.present)
+        return lk_fail(LK_EUSAGE, NEEDLESS_SECRET);
     return env.present ? run_rank(o, &env, page) : run_launcher(o, page);
 }
 

@@ -174,6 +174,7 @@ void lk_command_backends(FILE *out)
          .help = "bind each rank to a CPU if there are enough (not with --device=cuda)")       \
     BOTH("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",                    \
          .help = "longest wait for another rank; a step may take twice that")                      \
+    BOTH(SECRET_FILE_OPTION)                                                                       \
     RUN("timed-flops", train.device_config.timed_flops, REAL, .min = 1, .max = 1e18,               \
         .fallback = "1e12", .help = "flop/s of the timed device")                                  \
     RUN("timed-bandwidth", train.device_config.timed_Bps, RATE, .min = 1, .max = 1e16,             \

@@ -49,6 +49,7 @@ struct run_options {
     const char *fuse; /* as lk_fuse_parse reads it; NULL: nothing */
     bool pin;
     double timeout_s;
+    const char *secret_file; /* under another launcher; NULL: none */
     /* output */
     const char *out;
     bool force;

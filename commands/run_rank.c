@@ -397,8 +397,6 @@ out:
 
 static enum lk_status choose_directory(struct rank *r)
 {
-    enum lk_status st;
-
     r->dir = getenv(RUN_DIR_ENV);
     r->ours = r->dir != NULL;
     if (r->ours)
@@ -413,9 +411,8 @@ static enum lk_status choose_directory(struct rank *r)
             LK_EUSAGE,
             "--scaling, --local-batches and --repetitions start ranks themselves: not under "
             "another launcher");
-    st = run_options_check_slow_rank(r->options, r->env->world_size);
     r->dir = r->options->out;
-    return st == LK_OK ? lk_mkdirs(r->dir) : st;
+    return run_options_check_slow_rank(r->options, r->env->world_size);
 }
 
 /* Prepare to share a GPU, before NCCL is opened and threads are made. */
@@ -441,10 +438,13 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
     LK_TRY(share(o, env));
     LK_TRY(run_options_train(o, env->rank, env->world_size, env->local_rank, &c));
     LK_TRY(choose_directory(&r));
-    LK_TRY(lk_rank_env_connect(env, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
+    LK_TRY(
+        lk_rank_env_connect(env, o->secret_file, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
     LK_TRY(agree_on_options(o->command, o,
                             o->command == &lk_command_replay ? o->train.model.job : NULL, !r.ours,
                             env, r.store));
+    if (!r.ours)
+        LK_TRY(agree_on_folder(r.dir, env, r.store));
     c.comm_config.store = r.store;
     LK_TRY(run_record_start(&r.record, o, env, r.store, r.dir, &c));
     LK_TRY(train(&r, &c));

@@ -2,8 +2,14 @@
  * Connections between all ranks; see comm_tcp.h.
  *
  * Each rank listens on a free port and publishes its address in the store. A rank connects to all
- * lower ranks and accepts all higher ones. Both ends prove with the run's token that they belong to
- * the run, and to the same communicator of it; a peer that does not is disconnected.
+ * lower ranks and accepts all higher ones. Both ends prove that they belong to the run, and to the
+ * same communicator of it (runtime/rendezvous/ticket.h):
+ *
+ *     higher rank    greeting: who it is, whom it wants, a random number
+ *     lower rank     answer: a random number, and its proof over all of these
+ *     higher rank    its own proof
+ *
+ * A peer that proves nothing is disconnected. One loop serves all, since each rank is both.
  */
 #include "runtime/comm/comm_tcp.h"
 
@@ -11,6 +17,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "runtime/rendezvous/net.h"
+#include "runtime/rendezvous/ticket.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,17 +37,41 @@ enum {
     CONNECT_SLICE_MS = 3000, /* between looks at the store while connecting: one slow attempt */
 };
 
-/* The greeting that each end sends first. */
+/* What the higher rank sends first. */
 struct greeting {
-    uint64_t token, comm_id;
+    uint64_t comm_id;
     uint32_t from, to;
+    unsigned char nonce[LK_NONCE_BYTES];
 };
 
-/* An accepted connection whose greeting is incomplete. */
+/* What the lower rank answers. */
+struct answer {
+    unsigned char nonce[LK_NONCE_BYTES], proof[LK_PROOF_BYTES];
+};
+
+/* What both prove the secret over. */
+struct meeting {
+    struct greeting greeting;
+    unsigned char nonce[LK_NONCE_BYTES]; /* the lower rank's */
+};
+#define LABEL_LOWER  "lockstep: a rank accepts"
+#define LABEL_HIGHER "lockstep: a rank connects"
+
+/* An accepted connection that has proved nothing yet. */
 struct guest {
     int fd;
+    size_t done; /* bytes of the greeting, then of the proof */
+    struct meeting meeting;
+    bool answered;
+    unsigned char proof[LK_PROOF_BYTES];
+};
+
+/* A connection to a lower rank, which has not answered yet. */
+struct host {
+    int peer;
     size_t done;
-    struct greeting said;
+    struct greeting greeting;
+    struct answer said;
 };
 
 struct mesh {
@@ -50,15 +81,9 @@ struct mesh {
     int listen_fd, missing; /* ranks still to be accepted */
     struct guest *guests;
     size_t n_guests, cap_guests;
+    struct host *hosts;
+    size_t n_hosts;
 };
-
-static struct greeting greeting_to(const struct mesh *m, int peer)
-{
-    return (struct greeting){.token = lk_store_token(m->t->store),
-                             .comm_id = m->comm_id,
-                             .from = (uint32_t)m->t->base.rank,
-                             .to = (uint32_t)peer};
-}
 
 /* Wait for n descriptors in t->polls and the store until the mesh's deadline. */
 static enum lk_status wait(struct mesh *m, size_t n)
@@ -123,12 +148,24 @@ static enum lk_status publish(struct mesh *m, const char *listen)
     return lk_store_set(m->t->store, key, value, strlen(value) + 1);
 }
 
-static enum lk_status send_greeting(struct mesh *m, int peer)
+/* Send to a peer; a connection that is closed is the peer's failure. */
+static enum lk_status send_to(struct mesh *m, int peer, const void *data, size_t n)
 {
-    struct greeting g = greeting_to(m, peer);
-    enum lk_status st = lk_net_send(m->t->links[peer].fd, &g, sizeof g, m->deadline);
+    enum lk_status st = lk_net_send(m->t->links[peer].fd, data, n, m->deadline);
 
     return st == LK_EPEER ? lk_store_report_peer(m->t->store, peer, lk_error_text()) : st;
+}
+
+static enum lk_status send_greeting(struct mesh *m, int peer)
+{
+    struct host *h = &m->hosts[m->n_hosts++];
+
+    *h = (struct host){.peer = peer,
+                       .greeting = {.comm_id = m->comm_id,
+                                    .from = (uint32_t)m->t->base.rank,
+                                    .to = (uint32_t)peer}};
+    LK_PASS(lk_nonce(h->greeting.nonce));
+    return send_to(m, peer, &h->greeting, sizeof h->greeting);
 }
 
 /* Connect to a rank that has been listening since the rendezvous. If it is lost meanwhile, no
@@ -155,37 +192,102 @@ out:
     return st;
 }
 
+/* Take a guest off the list, which stays in order of arrival. */
+static void forget(struct mesh *m, size_t i)
+{
+    memmove(&m->guests[i], &m->guests[i + 1], (--m->n_guests - i) * sizeof *m->guests);
+}
+
 static void dismiss(struct mesh *m, size_t i)
 {
     close(m->guests[i].fd);
-    m->guests[i] = m->guests[--m->n_guests];
+    forget(m, i);
 }
 
-/* Read a guest's greeting; turn the guest into a link, or disconnect it. Return false if the guest
- * at i was removed. */
-static bool hear(struct mesh *m, size_t i)
+/* Receive up to n bytes, of which *done are there. Return true while the connection is good. */
+static bool receive(int fd, void *buf, size_t n, size_t *done)
+{
+    ssize_t k = recv(fd, (char *)buf + *done, n - *done, MSG_DONTWAIT);
+
+    if (k < 0)
+        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+    *done += (size_t)k;
+    return k > 0 || n == *done;
+}
+
+/* Answer a whole greeting. Return false if it is not from this run. */
+static bool answer(struct mesh *m, struct guest *g)
+{
+    const struct greeting *said = &g->meeting.greeting;
+    struct answer a;
+
+    if (said->comm_id != m->comm_id || said->to != (uint32_t)m->t->base.rank ||
+        said->from <= (uint32_t)m->t->base.rank || said->from >= (uint32_t)m->t->base.world_size ||
+        m->t->links[said->from].fd >= 0 || lk_nonce(a.nonce) != LK_OK)
+        return false;
+    memcpy(g->meeting.nonce, a.nonce, sizeof a.nonce);
+    lk_store_prove(m->t->store, LABEL_LOWER, &g->meeting, sizeof g->meeting, a.proof);
+    g->answered = true;
+    g->done = 0;
+    /* A new connection has room for this. */
+    return send(g->fd, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)sizeof a;
+}
+
+/* Turn a guest whose proof is whole into a link. Return false if it does not belong here. */
+static bool let_in(struct mesh *m, const struct guest *g)
+{
+    unsigned char want[LK_PROOF_BYTES];
+    uint32_t from = g->meeting.greeting.from;
+
+    lk_store_prove(m->t->store, LABEL_HIGHER, &g->meeting, sizeof g->meeting, want);
+    if (!lk_equal_secret(want, g->proof, sizeof want) || m->t->links[from].fd >= 0)
+        return false;
+    m->t->links[from].fd = g->fd;
+    m->missing--;
+    return true;
+}
+
+/* Hear a guest: its greeting, then its proof. It leaves the list once it is a link, or refused. */
+static void hear(struct mesh *m, size_t i)
 {
     struct guest *g = &m->guests[i];
-    ssize_t k = recv(g->fd, (char *)&g->said + g->done, sizeof g->said - g->done, MSG_DONTWAIT);
-    struct greeting want;
+    struct greeting *said = &g->meeting.greeting;
+    bool good = g->answered ? receive(g->fd, g->proof, sizeof g->proof, &g->done)
+                            : receive(g->fd, said, sizeof *said, &g->done);
 
-    if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-        return true;
-    g->done += k > 0 ? (size_t)k : 0;
-    if (k > 0 && g->done < sizeof g->said)
-        return true;
-    want = greeting_to(m, m->t->base.rank);
-    want.from = g->said.from;
-    if (k <= 0 || memcmp(&want, &g->said, sizeof want) || (int)want.from <= m->t->base.rank ||
-        (int)want.from >= m->t->base.world_size || m->t->links[want.from].fd >= 0) {
-        lk_log(LK_LOG_COMM, LK_INFO, "refused a connection that is not from this run");
-        dismiss(m, i);
-        return false;
+    if (good && !g->answered && g->done == sizeof *said)
+        good = answer(m, g);
+    if (good && g->answered && g->done == sizeof g->proof) {
+        good = let_in(m, g);
+        if (good)
+            forget(m, i);
     }
-    m->t->links[want.from].fd = g->fd;
-    m->missing--;
-    m->guests[i] = m->guests[--m->n_guests];
-    return false;
+    if (good)
+        return;
+    lk_log(LK_LOG_COMM, LK_INFO, "refused a connection that is not from this run");
+    dismiss(m, i);
+}
+
+/* Hear a lower rank's answer, check its proof and send one. */
+static enum lk_status hear_answer(struct mesh *m, size_t i)
+{
+    struct host *h = &m->hosts[i];
+    struct meeting meeting = {.greeting = h->greeting};
+    unsigned char proof[LK_PROOF_BYTES];
+    int fd = m->t->links[h->peer].fd;
+
+    if (!receive(fd, &h->said, sizeof h->said, &h->done))
+        return lk_store_report_peer(m->t->store, h->peer, "connection closed");
+    if (h->done < sizeof h->said)
+        return LK_OK;
+    memcpy(meeting.nonce, h->said.nonce, sizeof meeting.nonce);
+    lk_store_prove(m->t->store, LABEL_LOWER, &meeting, sizeof meeting, proof);
+    if (!lk_equal_secret(proof, h->said.proof, sizeof proof))
+        return lk_store_report_peer(m->t->store, h->peer, "it answered for another run");
+    lk_store_prove(m->t->store, LABEL_HIGHER, &meeting, sizeof meeting, proof);
+    LK_PASS(send_to(m, h->peer, proof, sizeof proof));
+    *h = m->hosts[--m->n_hosts];
+    return LK_OK;
 }
 
 static enum lk_status welcome(struct mesh *m)
@@ -196,57 +298,33 @@ static enum lk_status welcome(struct mesh *m)
 
         if (st != LK_OK || fd < 0)
             return st;
-        if (m->n_guests == m->cap_guests) /* full: drop the oldest silent connection */
+        if (m->n_guests == m->cap_guests) /* full: the oldest that has proved nothing goes */
             dismiss(m, 0);
         m->guests[m->n_guests++] = (struct guest){.fd = fd};
     }
 }
 
-static enum lk_status accept_higher(struct mesh *m)
+/* Meet all higher and lower ranks, in whatever order they come. */
+static enum lk_status meet(struct mesh *m)
 {
-    while (m->missing) {
-        size_t n = m->n_guests;
+    while (m->missing || m->n_hosts) {
+        size_t n = m->n_guests, hosts = m->n_hosts;
 
         m->t->polls[0] = (struct pollfd){.fd = m->listen_fd, .events = POLLIN};
         for (size_t i = 0; i < n; i++)
             m->t->polls[i + 1] = (struct pollfd){.fd = m->guests[i].fd, .events = POLLIN};
-        LK_PASS(wait(m, n + 1));
+        for (size_t i = 0; i < hosts; i++)
+            m->t->polls[n + 1 + i] =
+                (struct pollfd){.fd = m->t->links[m->hosts[i].peer].fd, .events = POLLIN};
+        LK_PASS(wait(m, n + 1 + hosts));
+        for (size_t i = hosts; i-- > 0;)
+            if (m->t->polls[n + 1 + i].revents)
+                LK_PASS(hear_answer(m, i));
         for (size_t i = n; i-- > 0;)
             if (m->t->polls[i + 1].revents)
                 hear(m, i);
         LK_PASS(welcome(m));
     }
-    return LK_OK;
-}
-
-/* Wait for the greeting that a rank answers when it accepts our connection. */
-static enum lk_status await_answer(struct mesh *m, int peer)
-{
-    struct greeting want = greeting_to(m, peer), said;
-    size_t done = 0;
-
-    want.from = (uint32_t)peer;
-    want.to = (uint32_t)m->t->base.rank;
-    while (done < sizeof said) {
-        ssize_t k =
-            recv(m->t->links[peer].fd, (char *)&said + done, sizeof said - done, MSG_DONTWAIT);
-
-        if (k > 0) {
-            done += (size_t)k;
-        } else if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-            enum lk_status st;
-
-            m->t->polls[0] = (struct pollfd){.fd = m->t->links[peer].fd, .events = POLLIN};
-            st = wait(m, 1);
-            if (st != LK_OK)
-                return st;
-        } else if (k == 0 || errno != EINTR) {
-            return lk_store_report_peer(m->t->store, peer,
-                                        k == 0 ? "connection closed" : strerror(errno));
-        }
-    }
-    if (memcmp(&want, &said, sizeof said))
-        return lk_store_report_peer(m->t->store, peer, "it answered for another run");
     return LK_OK;
 }
 
@@ -290,17 +368,14 @@ enum lk_status lk_tcp_connect(struct lk_tcp *t, const struct lk_comm_config *con
 
     m.cap_guests = (size_t)world + STRANGERS_MAX;
     LK_TRY(lk_alloc(&m.guests, m.cap_guests, sizeof *m.guests));
+    LK_TRY(lk_alloc(&m.hosts, (size_t)rank, sizeof *m.hosts));
     LK_TRY(publish(&m, config->listen));
     snprintf(name, sizeof name, "the rendezvous of communicator %" PRIu64, m.comm_id);
     LK_TRY(lk_store_barrier(t->store, name));
     m.deadline = lk_deadline_in(t->timeout_ns);
     for (int peer = 0; peer < rank; peer++)
         LK_TRY(connect_lower(&m, peer));
-    LK_TRY(accept_higher(&m));
-    for (int peer = rank + 1; peer < world; peer++)
-        LK_TRY(send_greeting(&m, peer));
-    for (int peer = 0; peer < rank; peer++)
-        LK_TRY(await_answer(&m, peer));
+    LK_TRY(meet(&m));
     for (int peer = 0; peer < world; peer++)
         if (peer != rank)
             tune(&t->links[peer]);
@@ -308,6 +383,7 @@ out:
     while (m.n_guests)
         dismiss(&m, 0);
     free(m.guests);
+    free(m.hosts);
     if (m.listen_fd >= 0)
         close(m.listen_fd);
     return st;

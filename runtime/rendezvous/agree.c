@@ -3,7 +3,8 @@
 
 #include "base/array.h"
 #include "base/hash.h"
-#include "runtime/rendezvous/store_server_impl.h"
+#include "runtime/rendezvous/rank_names.h"
+#include "runtime/rendezvous/store_wire.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -109,7 +110,7 @@ static void say(const struct question *q, int n, char *buf, size_t size)
     for (int r = 0; r < n && !here.host; r++)
         if (has_value(q, r))
             here.host = find(&q->lists[r], "host");
-    lk_verdict_names(has_value, q, n, names, sizeof names);
+    lk_rank_names(has_value, q, n, names, sizeof names);
     if (here.host && count(&here, n) == count(q, n))
         snprintf(host, sizeof host, " (host %.64s)", here.host);
     snprintf(value, sizeof value, "%s", q->value);

@@ -6,6 +6,7 @@
  * safe after a fork of a process with threads: all that it needs is prepared before.
  */
 #include "runtime/rendezvous/launch.h"
+#include "runtime/rendezvous/ticket.h"
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -42,6 +43,7 @@ struct exec_failure {
 
 struct launcher {
     const struct lk_launch_config *config;
+    struct lk_ticket ticket;
     struct lk_store_server *server;
     struct child *children;
     int running;
@@ -56,7 +58,7 @@ struct launcher {
 
 /* ---- a child's environment and CPU ---- */
 
-enum { N_OWN = 7 };
+enum { N_OWN = 9 };
 
 /* Return true if `entry` ("NAME=value") sets the same variable as an element of list (NULL-ended,
  * or NULL). */
@@ -79,8 +81,12 @@ static void free_strings(char **list)
 
 static enum lk_status own_variables(const struct launcher *l, int rank, char **out)
 {
+    char secret[2 * LK_SHA256_BYTES + 1];
     size_t n = 0;
 
+    lk_ticket_secret_text(&l->ticket, secret);
+    LK_PASS(lk_asprintf(&out[n++], LK_SECRET_ENV "=%s", secret));
+    LK_PASS(lk_asprintf(&out[n++], LK_JOB_ENV "=%s", l->ticket.job));
     LK_PASS(lk_asprintf(&out[n++], "RANK=%d", rank));
     LK_PASS(lk_asprintf(&out[n++], "LOCAL_RANK=%d", rank));
     LK_PASS(lk_asprintf(&out[n++], "WORLD_SIZE=%d", l->config->ranks));
@@ -363,7 +369,8 @@ enum lk_status lk_launch(const struct lk_launch_config *config)
     if (pipe2(l.failures, O_CLOEXEC | O_NONBLOCK) || sched_getaffinity(0, sizeof l.cpus, &l.cpus))
         LK_TRY(lk_fail(LK_EIO, "cannot launch: %s", strerror(errno)));
     l.n_cpus = CPU_COUNT(&l.cpus);
-    LK_TRY(lk_store_serve("127.0.0.1", 0, config->ranks, &l.server));
+    LK_TRY(lk_ticket_make(&l.ticket));
+    LK_TRY(lk_store_serve("127.0.0.1", 0, config->ranks, &l.ticket, &l.server));
     LK_TRY(take_signals(&l));
     l.whole = lk_deadline_in(config->timeout_ns);
     st = start_all(&l);

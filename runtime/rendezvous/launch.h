@@ -3,7 +3,8 @@
  * behind, whatever happens.
  *
  * A child gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (as
- * torchrun sets them) and LOCKSTEP_STORE_SERVED=1, and dies with its parent (PR_SET_PDEATHSIG: with
+ * torchrun sets them), LOCKSTEP_STORE_SERVED=1 and the ticket of this launch
+ * (runtime/rendezvous/ticket.h), and dies with its parent (PR_SET_PDEATHSIG: with
  * the thread that called lk_launch). When a rank fails, the store tells the others; they get
  * `grace_ns` to stop by themselves, then SIGTERM, then SIGKILL.
  *

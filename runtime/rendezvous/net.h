@@ -6,7 +6,9 @@
 #include "base/clock.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 /* Listen on host:port; host NULL or "" is every address, port 0 takes a free one. LK_EIO names
  * address and reason. */
@@ -21,6 +23,10 @@ enum lk_status lk_net_connect(const char *host, int port, struct lk_deadline dea
 
 /* Write the local address of a connected socket into buf. */
 enum lk_status lk_net_local_address(int fd, char *buf, size_t size);
+
+/* Find the user of the process at the other end of a connection, from Linux's table of sockets.
+ * False: it is not in this host's table. */
+bool lk_net_peer_user(int fd, uid_t *out);
 
 /* Send all n bytes. LK_ETIMEOUT past the deadline; LK_EPEER when the other side closed or reset. */
 enum lk_status lk_net_send(int fd, const void *data, size_t n, struct lk_deadline deadline);

@@ -2,6 +2,7 @@
 #include "runtime/rendezvous/rank_env.h"
 
 #include "base/array.h"
+#include "base/log.h"
 #include "base/units.h"
 
 #include <assert.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PORT_FIRST = 20000, PORTS = 10000 };
+enum { PORT_FIRST = 20000, PORTS = 10000, PORT_STEP = 2477, PORT_TRIES = 4 };
 
 /* Read an integer in [min, max] from a variable. LK_EUSAGE: malformed, or missing and `needed`. */
 static enum lk_status read_int(const char *name, bool needed, int64_t min, int64_t max, int *out)
@@ -28,6 +29,11 @@ static enum lk_status read_int(const char *name, bool needed, int64_t min, int64
     return LK_OK;
 }
 
+static const char *first_set(const char *a, const char *b)
+{
+    return getenv(a) ? getenv(a) : getenv(b) ? getenv(b) : "";
+}
+
 static enum lk_status set_addr(struct lk_rank_env *e, const char *text, const char *what)
 {
     if (!*text || strlen(text) >= sizeof e->master_addr)
@@ -36,14 +42,14 @@ static enum lk_status set_addr(struct lk_rank_env *e, const char *text, const ch
     return LK_OK;
 }
 
-/* Derive a port from a job's name, the same on all its ranks. */
-static int port_of_job(const char *job)
+/* Derive a port from a job's name, the same on all its ranks; i: which of several. */
+static int port_of_job(const char *job, int i)
 {
     uint32_t h = 2166136261U;
 
     for (; *job; job++)
         h = (h ^ (unsigned char)*job) * 16777619U;
-    return PORT_FIRST + (int)(h % PORTS);
+    return PORT_FIRST + (int)((h + (uint32_t)i * PORT_STEP) % PORTS);
 }
 
 /* Read MASTER_ADDR and MASTER_PORT, with defaults for those that are not set. */
@@ -52,7 +58,9 @@ static enum lk_status read_master(struct lk_rank_env *e, const char *default_add
     const char *addr = getenv("MASTER_ADDR");
     enum lk_status st = set_addr(e, addr ? addr : default_addr, "MASTER_ADDR");
 
-    e->master_port = job ? port_of_job(job) : 0;
+    e->master_port = job ? port_of_job(job, 0) : 0;
+    e->port_given = getenv("MASTER_PORT") != NULL;
+    snprintf(e->ticket.job, sizeof e->ticket.job, "%s", job ? job : "");
     if (st == LK_OK)
         st = read_int("MASTER_PORT", !job, 1, 65535, &e->master_port);
     return st;
@@ -72,6 +80,8 @@ static enum lk_status read_torchrun(struct lk_rank_env *e)
     if (!getenv("MASTER_ADDR"))
         return lk_fail(LK_EUSAGE, "MASTER_ADDR is not set");
     LK_PASS(read_master(e, "", NULL));
+    snprintf(e->ticket.job, sizeof e->ticket.job, "%s",
+             first_set(LK_JOB_ENV, "TORCHELASTIC_RUN_ID"));
     if (agent && !strcmp(agent, "True"))
         e->master_port += e->master_port < 65535 ? 1 : -1;
     return LK_OK;
@@ -138,11 +148,6 @@ static int tasks_on_node(const char *list, int node)
     return -1;
 }
 
-static const char *first_set(const char *a, const char *b)
-{
-    return getenv(a) ? getenv(a) : getenv(b) ? getenv(b) : "";
-}
-
 static enum lk_status read_slurm(struct lk_rank_env *e)
 {
     const char *size = getenv("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
@@ -196,16 +201,49 @@ enum lk_status lk_rank_env_read(struct lk_rank_env *out)
     assert(!e.present || e.local_world_size > 0);
     if (e.present && !e.nodes)
         e.nodes = (e.world_size + e.local_world_size - 1) / e.local_world_size;
+    if (e.present)
+        LK_PASS(lk_ticket_read_env(&e.ticket));
     e.serve = e.present && e.rank == 0 && !(served && !strcmp(served, "1"));
     *out = e;
     return LK_OK;
 }
 
-enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, uint64_t timeout_ns,
-                                   struct lk_store_server **server, struct lk_store **store)
+/* Serve on the first port that is free. */
+static enum lk_status serve(const struct lk_rank_env *e, const int *ports, int n,
+                            const struct lk_ticket *ticket, struct lk_store_server **server)
 {
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < n; i++) {
+        st = lk_store_serve(e->master_addr, ports[i], e->world_size, ticket, server);
+        if (st != LK_EIO)
+            break;
+    }
+    return st;
+}
+
+static bool is_loopback(const char *host)
+{
+    return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
+}
+
+enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, const char *secret_file,
+                                   uint64_t timeout_ns, struct lk_store_server **server,
+                                   struct lk_store **store)
+{
+    struct lk_ticket ticket = e->ticket;
+    int ports[PORT_TRIES] = {e->master_port}, n = e->port_given ? 1 : PORT_TRIES;
+
+    for (int i = 1; i < n; i++)
+        ports[i] = port_of_job(ticket.job, i);
+    if (secret_file)
+        LK_PASS(lk_fail_context(lk_ticket_read_file(&ticket, secret_file), "--secret-file"));
+    if (e->serve && !ticket.has_secret && !is_loopback(e->master_addr))
+        lk_log(LK_LOG_COMM, LK_WARN,
+               "whoever reaches %s can join this run: give all ranks a --secret-file",
+               e->master_addr);
     if (e->serve)
-        LK_PASS(lk_store_serve(e->master_addr, e->master_port, e->world_size, server));
-    return lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size, timeout_ns,
-                            store);
+        LK_PASS(serve(e, ports, n, &ticket, server));
+    return lk_store_find(e->master_addr, ports, n, e->rank, e->world_size, timeout_ns, &ticket,
+                         store);
 }

@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "runtime/rendezvous/net.h"
 #include "runtime/rendezvous/store_wire.h"
+#include "runtime/rendezvous/ticket.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,9 +17,11 @@
 #include <unistd.h>
 
 enum {
-    WAIT_SLICE_MS = 20, /* another thread may have read our reply: check again after this */
-    BYE_MS = 1000,      /* limit for sending the goodbye */
-    VERDICT_MS = 5000,  /* for the server's decision, after its questions to the ranks */
+    WAIT_SLICE_MS = 20,    /* another thread may have read our reply: check again after this */
+    BYE_MS = 1000,         /* limit for sending the goodbye */
+    VERDICT_MS = 5000,     /* for the server's decision, after its questions to the ranks */
+    FIND_CONNECT_MS = 300, /* for one of several ports to be there, */
+    FIND_ANSWER_MS = 3000, /* and for what is there to answer */
 };
 
 /* A request in flight; lives on the stack of its thread. */
@@ -34,6 +37,7 @@ struct request {
 struct lk_store {
     int fd, rank, world_size;
     uint64_t timeout_ns, token;
+    struct lk_ticket ticket;
     char where[300];           /* host:port, for messages */
     _Atomic uint64_t position; /* 2n: between collectives n-1 and n; 2n+1: inside n */
     _Atomic uint64_t next_thing;
@@ -241,23 +245,52 @@ static enum lk_status ask(struct lk_store *s, enum lk_msg type, const void *head
     return LK_OK;
 }
 
+/* A process of this host that serves without a secret has to be this user's, or root's. */
+static enum lk_status check_user(const struct lk_store *s)
+{
+    uid_t uid;
+
+    if (s->ticket.has_secret || !lk_net_peer_user(s->fd, &uid) || uid == geteuid() || uid == 0)
+        return LK_OK;
+    return lk_fail(LK_EUSAGE, "another user serves there; a run of several users needs a secret "
+                              "(--secret-file)");
+}
+
+/* Introduce this rank, prove that it knows the secret, and have the server prove it. */
 static enum lk_status hello(struct lk_store *s, struct lk_deadline deadline)
 {
     enum lk_status st;
-    char h[32], *token = NULL;
-    size_t n = 0;
+    unsigned char nonce[LK_NONCE_BYTES], proof[LK_PROOF_BYTES];
+    char h[LK_JOIN_MAX], *answer = NULL;
+    size_t job = strlen(s->ticket.job), n = 0, at = LK_HELLO_BYTES + job;
 
+    LK_TRY(check_user(s));
+    LK_TRY(lk_nonce(nonce));
     lk_wire_put(h, LK_STORE_MAGIC, 8);
     lk_wire_put(h + 8, LK_STORE_VERSION, 8);
     lk_wire_put(h + 16, (uint64_t)s->rank, 4);
     lk_wire_put(h + 20, (uint64_t)s->world_size, 4);
     lk_wire_put(h + 24, s->timeout_ns, 8);
-    LK_TRY(ask(s, LK_MSG_HELLO, h, sizeof h, NULL, 0, deadline, &token, &n));
-    if (n != 8)
+    memcpy(h + 32, nonce, sizeof nonce);
+    memcpy(h + LK_HELLO_BYTES, s->ticket.job, job);
+    LK_TRY(ask(s, LK_MSG_HELLO, h, at, NULL, 0, deadline, &answer, &n));
+    if (n != LK_NONCE_BYTES)
         LK_TRY(lk_fail(LK_EPARSE, "what listens there is not a store"));
-    s->token = lk_wire_get(token, 8);
+    memcpy(h + at, answer, n);
+    at += n;
+    free(answer);
+    answer = NULL;
+    lk_ticket_prove(&s->ticket, LK_JOIN_CLIENT, h, at, proof);
+    LK_TRY(ask(s, LK_MSG_PROOF, proof, sizeof proof, NULL, 0, deadline, &answer, &n));
+    if (n != 8 + LK_PROOF_BYTES)
+        LK_TRY(lk_fail(LK_EPARSE, "what listens there is not a store"));
+    memcpy(h + at, answer, 8);
+    lk_ticket_prove(&s->ticket, LK_JOIN_SERVER, h, at + 8, proof);
+    if (!lk_equal_secret(proof, answer + 8, sizeof proof))
+        LK_TRY(lk_fail(LK_EUSAGE, "what serves there does not know this run's secret"));
+    s->token = lk_wire_get(answer, 8);
 out:
-    free(token);
+    free(answer);
     return st;
 }
 
@@ -271,29 +304,58 @@ static void free_store(struct lk_store *s)
     free(s);
 }
 
-enum lk_status lk_store_connect(const char *host, int port, int rank, int world_size,
-                                uint64_t timeout_ns, struct lk_store **out)
+/* Connect to one port and introduce the rank. */
+static enum lk_status join(const struct lk_store *as, const char *host, int port,
+                           struct lk_deadline deadline, struct lk_deadline answer,
+                           struct lk_store **out)
 {
     enum lk_status st = LK_OK;
     struct lk_store *s = NULL;
-    struct lk_deadline deadline = lk_deadline_in(timeout_ns);
 
-    if (rank < 0 || rank >= world_size)
-        return lk_fail(LK_EUSAGE, "there is no rank %d of %d", rank, world_size);
     LK_TRY(lk_alloc(&s, 1, sizeof *s));
+    *s = *as;
     s->fd = -1;
-    s->rank = rank;
-    s->world_size = world_size;
-    s->timeout_ns = timeout_ns;
     pthread_mutex_init(&s->lock, NULL);
     snprintf(s->where, sizeof s->where, "%s:%d", host, port);
     LK_TRY(lk_net_connect(host, port, deadline, &s->fd));
-    LK_TRY(hello(s, deadline));
+    LK_TRY(hello(s, answer));
     LK_HAND_OVER(out, s);
 out:
     if (s)
         free_store(s);
-    return lk_fail_context(st, "cannot join the run at %s:%d as rank %d", host, port, rank);
+    return lk_fail_context(st, "cannot join the run at %s:%d as rank %d", host, port, as->rank);
+}
+
+enum lk_status lk_store_find(const char *host, const int *ports, int n, int rank, int world_size,
+                             uint64_t timeout_ns, const struct lk_ticket *ticket,
+                             struct lk_store **out)
+{
+    struct lk_store as = {.rank = rank, .world_size = world_size, .timeout_ns = timeout_ns};
+    struct lk_deadline deadline = lk_deadline_in(timeout_ns);
+    enum lk_status st;
+
+    if (rank < 0 || rank >= world_size)
+        return lk_fail(LK_EUSAGE, "there is no rank %d of %d", rank, world_size);
+    if (ticket)
+        as.ticket = *ticket;
+    if (n == 1)
+        return join(&as, host, ports[0], deadline, deadline, out);
+    for (int i = 0;; i = (i + 1) % n) {
+        struct lk_deadline connect = lk_deadline_in(FIND_CONNECT_MS * LK_NS_PER_MS);
+        struct lk_deadline answer = lk_deadline_in(FIND_ANSWER_MS * LK_NS_PER_MS);
+
+        st = join(&as, host, ports[i], connect, answer, out);
+        /* Nobody, not a store, or another job's: the next port. Our own store's refusal stays. */
+        if (st == LK_OK || st == LK_EUSAGE || !lk_deadline_left_ns(deadline))
+            return st;
+    }
+}
+
+enum lk_status lk_store_connect(const char *host, int port, int rank, int world_size,
+                                uint64_t timeout_ns, const struct lk_ticket *ticket,
+                                struct lk_store **out)
+{
+    return lk_store_find(host, &port, 1, rank, world_size, timeout_ns, ticket, out);
 }
 
 void lk_store_close(struct lk_store *s)
@@ -487,9 +549,16 @@ enum lk_status lk_store_report_all(struct lk_store *s, const char *text)
     return report(s, LK_EPEER, LK_STORE_ALL_RANKS, text);
 }
 
-uint64_t lk_store_token(const struct lk_store *s)
+void lk_store_prove(const struct lk_store *s, const char *label, const void *data, size_t n,
+                    unsigned char *out)
 {
-    return s->token;
+    unsigned char all[LK_JOIN_MAX] = {0};
+
+    if (n > sizeof all - sizeof s->token) /* callers' data are short */
+        n = 0;
+    memcpy(all, &s->token, sizeof s->token);
+    memcpy(all + sizeof s->token, data, n);
+    lk_ticket_prove(&s->ticket, label, all, sizeof s->token + n, out);
 }
 
 uint64_t lk_store_next_id(struct lk_store *s)

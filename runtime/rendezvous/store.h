@@ -31,10 +31,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct lk_ticket;
 struct lk_store_server;
-/* Serve on host:port in a thread; port 0 takes a free one. LK_EIO names a port in use. */
+/*
+ * Serve on host:port in a thread; port 0 takes a free one. LK_EIO names a port in use. Who does not
+ * prove to have the ticket (NULL: an empty one) is refused; without a secret, so is every process
+ * of this host that another user started.
+ */
 enum lk_status lk_store_serve(const char *host, int port, int world_size,
-                              struct lk_store_server **out);
+                              const struct lk_ticket *ticket, struct lk_store_server **out);
 int lk_store_server_port(const struct lk_store_server *s);
 /* Report a rank's death, for the launcher; how: e.g. "was killed by signal 9". Pushes the
  * verdict. */
@@ -57,9 +62,15 @@ void lk_store_server_stop(struct lk_store_server *s, uint64_t linger_ns);
 
 struct lk_store;
 /* Connect, retrying until the timeout (the server may not be up yet). timeout_ns also bounds every
- * later wait. */
+ * later wait. LK_EUSAGE: the server refuses this rank, or does not prove to have the ticket (NULL:
+ * an empty one). */
 enum lk_status lk_store_connect(const char *host, int port, int rank, int world_size,
-                                uint64_t timeout_ns, struct lk_store **out);
+                                uint64_t timeout_ns, const struct lk_ticket *ticket,
+                                struct lk_store **out);
+/* As lk_store_connect, to whichever of n ports serves this job. */
+enum lk_status lk_store_find(const char *host, const int *ports, int n, int rank, int world_size,
+                             uint64_t timeout_ns, const struct lk_ticket *ticket,
+                             struct lk_store **out);
 /* Say goodbye and close; NULL is legal. */
 void lk_store_close(struct lk_store *s);
 
@@ -94,9 +105,10 @@ enum lk_status lk_store_report_peer(struct lk_store *s, int peer, const char *te
  * verdict and return it. */
 enum lk_status lk_store_report_all(struct lk_store *s, const char *text);
 
-/* Return the run's token: a random number that all ranks of this run share, to refuse connections
- * of others. */
-uint64_t lk_store_token(const struct lk_store *s);
+/* Prove to another rank to belong to the run, in LK_PROOF_BYTES bytes (lk_ticket_prove, with a
+ * random number that all ranks of this run share added to the data). */
+void lk_store_prove(const struct lk_store *s, const char *label, const void *data, size_t n,
+                    unsigned char *out);
 /* Return a number for something that all ranks make in the same order: 0, 1, 2, ... */
 uint64_t lk_store_next_id(struct lk_store *s);
 

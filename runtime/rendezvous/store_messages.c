@@ -4,6 +4,7 @@
  * The server trusts no client: every length is checked, and whoever breaks the protocol is
  * disconnected, which for a rank means that it is lost.
  */
+#include "runtime/rendezvous/rank_names.h"
 #include "runtime/rendezvous/store_server_impl.h"
 
 #include "base/array.h"
@@ -11,6 +12,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     BACKLOG_MAX = 64 << 20, /* bytes that a client may leave unread */
@@ -107,34 +109,105 @@ static void take_text(const struct lk_frame *f, size_t from, char text[LK_STORE_
     snprintf(text, LK_STORE_TEXT_MAX, "%.*s", (int)(f->bytes - from), f->payload + from);
 }
 
+/* Refuse a client: it gets the reason, and is disconnected. */
+static bool refuse(struct client *c, uint64_t id, enum lk_status st, const char *text)
+{
+    tell_status(c, LK_MSG_REFUSED, id, st, text);
+    c->closing = true;
+    return true;
+}
+
+/* Say why a process of this host may not join: another user started it, and no secret tells who
+ * may.
+ * "": it may. */
+static void check_user(const struct lk_store_server *s, const struct client *c, char *text,
+                       size_t size)
+{
+    uid_t uid;
+
+    if (!s->ticket.has_secret && lk_net_peer_user(c->fd, &uid) && uid != geteuid() && uid != 0)
+        snprintf(text, size,
+                 "the run has no secret, so only processes of its own user may join: see "
+                 "--secret-file");
+}
+
+/* Check what a client says of itself before it has proved anything; "" if all is well. LK_EPEER:
+ * another job serves here. */
+static enum lk_status check_hello(const struct lk_store_server *s, const struct client *c,
+                                  const struct lk_frame *f, char *text, size_t size)
+{
+    uint64_t rank = lk_wire_get(f->payload + 16, 4), world = lk_wire_get(f->payload + 20, 4);
+    const char *job = f->payload + LK_HELLO_BYTES;
+    size_t n = f->bytes - LK_HELLO_BYTES;
+
+    text[0] = '\0';
+    if (lk_wire_get(f->payload + 8, 8) != LK_STORE_VERSION) {
+        snprintf(text, size, "another version of lockstep serves this run's store");
+        return LK_EUSAGE;
+    }
+    if (n && *s->ticket.job && (n != strlen(s->ticket.job) || memcmp(job, s->ticket.job, n) != 0)) {
+        snprintf(text, size, "job %s serves this port, and this rank is one of job %.*s",
+                 s->ticket.job, (int)n, job);
+        return LK_EPEER;
+    }
+    if (world != (uint64_t)s->world_size)
+        snprintf(text, size, "this run has %d ranks, not %u", s->world_size, (unsigned)world);
+    else if (rank >= world)
+        snprintf(text, size, "there is no rank %u of %u", (unsigned)rank, (unsigned)world);
+    else
+        check_user(s, c, text, size);
+    return LK_EUSAGE;
+}
+
+_Static_assert(LK_HELLO_BYTES + LK_JOB_MAX + LK_NONCE_BYTES + 8 <= LK_JOIN_MAX,
+               "a proof covers all that was said");
+
 static bool handle_hello(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
 {
-    char token[8], text[128] = "";
-    uint64_t rank, world;
+    unsigned char nonce[LK_NONCE_BYTES];
+    char text[320];
+    enum lk_status st;
 
-    if (c->rank >= 0 || f->bytes != 32 || lk_wire_get(f->payload, 8) != LK_STORE_MAGIC)
+    if (c->rank >= 0 || c->join_bytes || f->bytes < LK_HELLO_BYTES ||
+        f->bytes > LK_HELLO_BYTES + LK_JOB_MAX || lk_wire_get(f->payload, 8) != LK_STORE_MAGIC)
         return false;
-    rank = lk_wire_get(f->payload + 16, 4);
-    world = lk_wire_get(f->payload + 20, 4);
-    if (lk_wire_get(f->payload + 8, 8) != LK_STORE_VERSION)
-        snprintf(text, sizeof text, "another version of lockstep serves this run's store");
-    else if (world != (uint64_t)s->world_size)
-        snprintf(text, sizeof text, "this run has %d ranks, not %u", s->world_size,
-                 (unsigned)world);
-    else if (rank >= world)
-        snprintf(text, sizeof text, "there is no rank %u of %u", (unsigned)rank, (unsigned)world);
-    else if (s->ranks[rank].state != LK_RANK_ABSENT)
+    st = check_hello(s, c, f, text, sizeof text);
+    if (*text)
+        return refuse(c, f->id, st, text);
+    if (lk_nonce(nonce) != LK_OK)
+        return refuse(c, f->id, LK_EIO, lk_error_text());
+    c->timeout_ns = lk_wire_get(f->payload + 24, 8);
+    memcpy(c->join, f->payload, f->bytes);
+    memcpy(c->join + f->bytes, nonce, sizeof nonce);
+    c->join_bytes = f->bytes + sizeof nonce;
+    tell(c, LK_MSG_REPLY, f->id, nonce, sizeof nonce, NULL, 0);
+    return true;
+}
+
+static bool handle_proof(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    unsigned char want[LK_PROOF_BYTES], own[LK_PROOF_BYTES];
+    char token[8], text[128];
+    uint64_t rank;
+
+    if (c->rank >= 0 || !c->join_bytes || f->bytes != LK_PROOF_BYTES)
+        return false;
+    lk_ticket_prove(&s->ticket, LK_JOIN_CLIENT, c->join, c->join_bytes, want);
+    if (!lk_equal_secret(want, f->payload, sizeof want)) {
+        lk_log(LK_LOG_COMM, LK_WARN, "the store refused a connection without the run's secret");
+        return refuse(c, f->id, LK_EUSAGE, "this rank's secret is not the run's");
+    }
+    rank = lk_wire_get(c->join + 16, 4);
+    if (s->ranks[rank].state != LK_RANK_ABSENT) {
         snprintf(text, sizeof text, "rank %u is taken by another process", (unsigned)rank);
-    if (*text) {
-        tell_status(c, LK_MSG_REFUSED, f->id, LK_EUSAGE, text);
-        c->closing = true;
-        return true;
+        return refuse(c, f->id, LK_EUSAGE, text);
     }
     c->rank = (int)rank;
-    c->timeout_ns = lk_wire_get(f->payload + 24, 8);
     s->ranks[rank].state = LK_RANK_HERE;
     lk_wire_put(token, s->token, sizeof token);
-    tell(c, LK_MSG_REPLY, f->id, token, sizeof token, NULL, 0);
+    memcpy(c->join + c->join_bytes, token, sizeof token);
+    lk_ticket_prove(&s->ticket, LK_JOIN_SERVER, c->join, c->join_bytes + sizeof token, own);
+    tell(c, LK_MSG_REPLY, f->id, token, sizeof token, own, sizeof own);
     if (s->verdict != LK_OK)
         tell_status(c, LK_MSG_VERDICT, 0, s->verdict, s->verdict_text);
     return true;
@@ -281,7 +354,7 @@ static bool handle_absent(struct lk_store_server *s, struct client *c, const str
         return false;
     if (is_absent(&a, c->rank)) /* the barrier opened while this message was on its way */
         return true;
-    lk_verdict_names(is_absent, &a, s->world_size, names, sizeof names);
+    lk_rank_names(is_absent, &a, s->world_size, names, sizeof names);
     snprintf(text, sizeof text, "%s never arrived at %s within %.1f s", names, name,
              (double)c->timeout_ns / 1e9);
     lk_store_server_decide(s, LK_ETIMEOUT, text);
@@ -370,14 +443,15 @@ bool lk_store_server_handle(struct lk_store_server *s, struct client *c, const s
 {
     static bool (*const handlers[LK_MSG_COUNT])(struct lk_store_server *, struct client *,
                                                 const struct lk_frame *) = {
-        [LK_MSG_HELLO] = handle_hello,   [LK_MSG_SET] = handle_set,
-        [LK_MSG_GET] = handle_get,       [LK_MSG_BARRIER] = handle_barrier,
-        [LK_MSG_AGREE] = handle_agree,   [LK_MSG_ABSENT] = handle_absent,
-        [LK_MSG_REPORT] = handle_report, [LK_MSG_PROGRESS] = handle_progress,
-        [LK_MSG_CLOCK] = handle_clock,   [LK_MSG_BYE] = handle_bye,
+        [LK_MSG_HELLO] = handle_hello,       [LK_MSG_PROOF] = handle_proof,
+        [LK_MSG_SET] = handle_set,           [LK_MSG_GET] = handle_get,
+        [LK_MSG_BARRIER] = handle_barrier,   [LK_MSG_AGREE] = handle_agree,
+        [LK_MSG_ABSENT] = handle_absent,     [LK_MSG_REPORT] = handle_report,
+        [LK_MSG_PROGRESS] = handle_progress, [LK_MSG_CLOCK] = handle_clock,
+        [LK_MSG_BYE] = handle_bye,
     };
 
-    if (!handlers[f->type] || (c->rank < 0 && f->type != LK_MSG_HELLO))
+    if (!handlers[f->type] || (c->rank < 0 && f->type != LK_MSG_HELLO && f->type != LK_MSG_PROOF))
         return false;
     return handlers[f->type](s, c, f);
 }

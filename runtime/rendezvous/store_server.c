@@ -18,8 +18,9 @@
 #include <unistd.h>
 
 enum {
-    STRANGERS_MAX = 64, /* connections that have not sent HELLO yet */
+    STRANGERS_MAX = 64, /* connections that have proved nothing yet */
     HELLO_MS = 10000,   /* time they have for it */
+    RETRY_MS = 20,      /* pause where no connection can be accepted */
 };
 
 /* ---- connections ---- */
@@ -59,6 +60,25 @@ static enum lk_status admit(struct lk_store_server *s, int fd)
     return LK_OK;
 }
 
+/* Drop the connection that has proved nothing for the longest time. Return false if there is none.
+ */
+static bool drop_oldest_stranger(struct lk_store_server *s)
+{
+    size_t oldest = s->n_clients;
+
+    for (size_t i = 0; i < s->n_clients; i++)
+        if (s->clients[i]->rank < 0 &&
+            (oldest == s->n_clients ||
+             s->clients[i]->hello.at_ns < s->clients[oldest]->hello.at_ns))
+            oldest = i;
+    if (oldest == s->n_clients)
+        return false;
+    drop(s, oldest);
+    return true;
+}
+
+/* Accept all who wait. Ranks prove themselves at once: where strangers fill the room, or the
+ * process has no descriptors left, the oldest of them makes way. */
 static void accept_all(struct lk_store_server *s)
 {
     for (;;) {
@@ -67,9 +87,18 @@ static void accept_all(struct lk_store_server *s)
 
         for (size_t i = 0; i < s->n_clients; i++)
             strangers += s->clients[i]->rank < 0;
-        if (lk_net_accept(s->listen_fd, &fd) != LK_OK || fd < 0)
+        if (strangers >= STRANGERS_MAX + (size_t)s->world_size)
+            (void)drop_oldest_stranger(s);
+        if (lk_net_accept(s->listen_fd, &fd) != LK_OK) {
+            if (drop_oldest_stranger(s))
+                continue;
+            lk_log(LK_LOG_COMM, LK_WARN, "store: %s", lk_error_text());
+            lk_sleep_until_ns(lk_monotonic_ns() + RETRY_MS * LK_NS_PER_MS); /* others wait, too */
             return;
-        if (strangers >= STRANGERS_MAX + (size_t)s->world_size || admit(s, fd) != LK_OK)
+        }
+        if (fd < 0)
+            return;
+        if (admit(s, fd) != LK_OK)
             close(fd);
     }
 }
@@ -219,7 +248,7 @@ static void free_server(struct lk_store_server *s)
 }
 
 enum lk_status lk_store_serve(const char *host, int port, int world_size,
-                              struct lk_store_server **out)
+                              const struct lk_ticket *ticket, struct lk_store_server **out)
 {
     enum lk_status st = LK_OK;
     struct lk_store_server *s = NULL;
@@ -229,6 +258,8 @@ enum lk_status lk_store_serve(const char *host, int port, int world_size,
     LK_TRY(lk_alloc(&s, 1, sizeof *s));
     s->listen_fd = s->wake_fd = -1;
     s->world_size = world_size;
+    if (ticket)
+        s->ticket = *ticket;
     pthread_mutex_init(&s->lock, NULL);
     LK_TRY(lk_alloc(&s->ranks, (size_t)world_size, sizeof *s->ranks));
     if (getrandom(&s->token, sizeof s->token, 0) != sizeof s->token)

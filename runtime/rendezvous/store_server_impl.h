@@ -6,6 +6,7 @@
 #include "runtime/rendezvous/net.h"
 #include "runtime/rendezvous/store.h"
 #include "runtime/rendezvous/store_wire.h"
+#include "runtime/rendezvous/ticket.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -54,11 +55,6 @@ struct lk_rank_view {
     uint64_t next; /* number of collectives entered so far */
 };
 
-/* Write the ranks below n for which `is` returns true: "rank 3", "ranks 0, 2 and 3", "ranks 0 to
- * 7". */
-void lk_verdict_names(bool (*is)(const void *ctx, int rank), const void *ctx, int n, char *buf,
-                      size_t size);
-
 /* Write the culprit of a stall: the ranks that left; else those that did not answer; else those
  * furthest behind; else no rank in particular. */
 void lk_verdict_stall(const struct lk_rank_view *ranks, int n, char *buf, size_t size);
@@ -67,7 +63,10 @@ void lk_verdict_stall(const struct lk_rank_view *ranks, int n, char *buf, size_t
 
 struct client {
     int fd;
-    int rank; /* -1 before hello */
+    int rank;               /* -1 before it has proved to belong to the run */
+    char join[LK_JOIN_MAX]; /* what it has to prove the secret over; hello and the nonce sent to it
+                             */
+    size_t join_bytes;      /* 0 before hello */
     struct lk_bytes in, out;
     uint64_t timeout_ns;
     struct lk_deadline hello;
@@ -90,6 +89,7 @@ struct lk_store_server {
     pthread_t thread;
     pthread_mutex_t lock;
     int listen_fd, wake_fd, port, world_size;
+    struct lk_ticket ticket;
     uint64_t token;
 
     struct client **clients;

@@ -16,7 +16,9 @@
 
 /* X(message, payload) */
 #define LK_MSG_LIST(X)                                                                             \
-    X(LK_MSG_HELLO, "client: magic u64, version u32, rank u32, world u32, timeout_ns u64")         \
+    X(LK_MSG_HELLO, "client: magic u64, version u64, rank u32, world u32, timeout_ns u64, nonce "  \
+                    "16 bytes, job; answered by REPLY: the server's nonce")                        \
+    X(LK_MSG_PROOF, "client: proof 32 bytes; answered by REPLY: token u64, the server's proof")    \
     X(LK_MSG_SET, "client: key length u8, key, value")                                             \
     X(LK_MSG_GET, "client: key; answered by REPLY when the key is there")                          \
     X(LK_MSG_BARRIER, "client: name; answered by REPLY when all are there")                        \
@@ -27,7 +29,7 @@
     X(LK_MSG_PROGRESS, "client: seq u64, entered u8")                                              \
     X(LK_MSG_CLOCK, "client: nothing; answered by REPLY with lk_now_ns u64")                       \
     X(LK_MSG_BYE, "client: nothing")                                                               \
-    X(LK_MSG_REPLY, "server: value; to HELLO the run's token u64; to SET nothing")                 \
+    X(LK_MSG_REPLY, "server: value; to SET nothing")                                               \
     X(LK_MSG_REFUSED, "server: status u32, text; the request failed")                              \
     X(LK_MSG_ASK, "server: nothing; answered by PROGRESS")                                         \
     X(LK_MSG_VERDICT, "server: status u32, text")
@@ -37,7 +39,8 @@ enum lk_msg { LK_MSG_LIST(LK_WORD_VALUE) LK_MSG_COUNT };
 #define LK_STORE_MAGIC 0x65726F74736B6C00ULL /* "\0lkstore" */
 
 enum {
-    LK_STORE_VERSION = 1,
+    LK_STORE_VERSION = 2,
+    LK_HELLO_BYTES = 8 + 8 + 4 + 4 + 8 + 16, /* before the job */
     LK_STORE_KEY_MAX = 255,
     LK_STORE_VALUE_MAX = 1 << 20,
     LK_STORE_TEXT_MAX = 768, /* text of a report or verdict */

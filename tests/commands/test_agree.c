@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define MODEL                                                                                      \
     "--model=mlp --layers=1 --channels=16 --context=8 --vocab=256 --no-pin --steps=4 --warmup=1 "  \
@@ -114,7 +115,8 @@ END_TEST
 /* An option that nobody thought of must agree: those that may differ are these. */
 START_TEST(a_new_option_must_agree)
 {
-    static const char *const differ[] = {"force", "format", "table", "verbose", "quiet", "log"};
+    static const char *const differ[] = {"force", "format", "table",      "verbose",
+                                         "quiet", "log",    "secret-file"};
     size_t n = 0;
 
     for (const struct lk_option *row = run_rows; row->name; row++) {
@@ -183,6 +185,101 @@ START_TEST(a_loss_that_is_not_finite_ends_the_run)
                   p.err);
     ck_assert_msg(strstr(p.err, " on host ") && strstr(p.err, ": the output of "), "%s", p.err);
     program_fini(&p);
+}
+END_TEST
+
+/* ---- The folder ---- */
+
+/* A second run does not replace the first one's files. */
+START_TEST(a_folder_is_claimed)
+{
+    char words[2][1024], *before, *after;
+    const char *each[2] = {words[0], words[1]};
+    struct program p[2];
+
+    for (int r = 0; r < 2; r++)
+        snprintf(words[r], sizeof words[r], "run --out=%s/run " MODEL, scratch_dir);
+    foreign_run(p, 2, each);
+    before = scratch_read(scratch_dir, "run/result.json");
+    for (int r = 0; r < 2; r++) {
+        ck_assert_msg(p[r].code == 0, "%s", p[r].err);
+        program_fini(&p[r]);
+    }
+    foreign_run(p, 2, each);
+    after = scratch_read(scratch_dir, "run/result.json");
+    ck_assert_str_eq(before, after);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_int_eq(p[r].code, 1);
+        ck_assert_msg(strstr(p[r].err, "/run: ") && strstr(p[r].err, "not empty"), "%s", p[r].err);
+        program_fini(&p[r]);
+    }
+    free(before);
+    free(after);
+}
+END_TEST
+
+/* Rank 1 writes elsewhere, where rank 0's file is not. */
+START_TEST(an_unshared_folder_is_told)
+{
+    char words[2][1024], path[300];
+    const char *each[2] = {words[0], words[1]};
+    struct program p[2];
+
+    snprintf(words[0], sizeof words[0], "run --out=%s/run " MODEL, scratch_dir);
+    snprintf(words[1], sizeof words[1], "run --out=%s/elsewhere " MODEL, scratch_dir);
+    foreign_run(p, 2, each);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_int_eq(p[r].code, 1);
+        ck_assert_msg(strstr(p[r].err, "rank 1 on host ") &&
+                          strstr(p[r].err, " does not see rank 0's folder as "),
+                      "%s", p[r].err);
+        program_fini(&p[r]);
+    }
+    snprintf(path, sizeof path, "%s/run/.lockstep-claim", scratch_dir);
+    ck_assert(!lk_file_exists(path));
+}
+END_TEST
+
+/* ---- Ranks with a file of a secret ---- */
+
+static const struct {
+    const char *of_1; /* rank 1's option; %s: the scratch folder */
+    const char *says; /* what rank 1 says; NULL: it gets in */
+} secrets[] = {
+    {"--secret-file=%s/same", NULL},
+    {"--secret-file=%s/other", "this rank's secret is not the run's"},
+    {"", "this rank's secret is not the run's"},
+    {"--secret-file=%s/missing", "No such file"},
+};
+
+START_TEST(a_secret_is_asked_for)
+{
+    static const char *const names[] = {"own", "same", "other"};
+    char words[2][1024], option[300];
+    const char *each[2] = {words[0], words[1]};
+    const char *says = secrets[_i].says;
+    struct program p[2];
+
+    for (size_t i = 0; i < LK_COUNT(names); i++) {
+        char *path =
+            scratch_put(names[i], i == 2 ? "another secret, of 25" : "a secret of 21 bytes.", 21);
+
+        ck_assert_int_eq(chmod(path, 0600), 0);
+        free(path);
+    }
+    fill_in(option, sizeof option, secrets[_i].of_1);
+    snprintf(words[0], sizeof words[0], "run --out=%s/run " MODEL "--secret-file=%s/own",
+             scratch_dir, scratch_dir);
+    if (says) /* rank 0 waits in vain */
+        memcpy(strstr(words[0], "=60s"), "=04s", 4);
+    snprintf(words[1], sizeof words[1], "run --out=%s/run " MODEL "%s", scratch_dir, option);
+    foreign_run(p, 2, each);
+    ck_assert_msg((p[0].code == 0) == !says, "%s", p[0].err);
+    ck_assert_msg((p[1].code == 0) == !says, "%s", p[1].err);
+    if (says)
+        ck_assert_msg(strstr(p[1].err, says) != NULL, "%s", p[1].err);
+    program_fini(&p[0]);
+    program_fini(&p[1]);
 }
 END_TEST
 
@@ -260,6 +357,9 @@ SUITE(agree, c)
     tcase_add_loop_test(c, contents_are_compared, 0, 2);
     tcase_add_loop_test(c, a_flipped_bit_is_found, 0, LK_COUNT(flips));
     tcase_add_loop_test(c, a_loss_that_is_not_finite_ends_the_run, 0, LK_COUNT(blow_ups));
+    tcase_add_test(c, a_folder_is_claimed);
+    tcase_add_test(c, an_unshared_folder_is_told);
+    tcase_add_loop_test(c, a_secret_is_asked_for, 0, LK_COUNT(secrets));
     tcase_add_test(c, a_new_option_must_agree);
     tcase_add_loop_test(c, the_odd_one_is_named, 0, LK_COUNT(lists));
     tcase_add_test(c, a_cut_list_is_read_to_its_end);

@@ -125,7 +125,7 @@ static void be_rank(const char *told)
     alarm(35); /* past timeout_ns, whose error says more */
     lk_log_set_rank(rank);
     LK_TRY(share_gpu_environment(rank, 1));
-    LK_TRY(lk_store_connect("127.0.0.1", port, rank, RANKS, timeout_ns, &n.store));
+    LK_TRY(lk_store_connect("127.0.0.1", port, rank, RANKS, timeout_ns, NULL, &n.store));
     LK_TRY(open_node(&n, rank, RANKS, false));
     LK_TRY(dies ? go_on(&n, rank == CULPRIT) : all_ways(&n));
 out:
@@ -201,7 +201,8 @@ START_TEST(two_ranks_share_the_gpu)
     pid_t pids[RANKS];
     char told[64];
 
-    ck_assert_msg(lk_store_serve("127.0.0.1", 0, RANKS, &server) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_store_serve("127.0.0.1", 0, RANKS, NULL, &server) == LK_OK, "%s",
+                  lk_error_text());
     for (int r = 0; r < RANKS; r++) {
         snprintf(told, sizeof told, "%d %d %d", r, lk_store_server_port(server), dies);
         pids[r] = start_rank(told);

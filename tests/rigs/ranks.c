@@ -37,7 +37,7 @@ void ranks_run_threads(int world_size, uint64_t timeout_ns, rank_fn fn, void *ct
     pthread_t threads[RANKS_MAX];
 
     ck_assert_int_le(world_size, RANKS_MAX);
-    ck_assert_msg(lk_store_serve("127.0.0.1", 0, world_size, &server) == LK_OK, "%s",
+    ck_assert_msg(lk_store_serve("127.0.0.1", 0, world_size, NULL, &server) == LK_OK, "%s",
                   lk_error_text());
     for (int r = 0; r < world_size; r++) {
         ranks[r] = (struct rank){.rank = r,
@@ -60,7 +60,7 @@ static void serve_process(int world_size, int port_fd, int death_fd)
     struct lk_store_server *server = NULL;
     int port, death[2];
 
-    if (lk_store_serve("127.0.0.1", 0, world_size, &server) != LK_OK)
+    if (lk_store_serve("127.0.0.1", 0, world_size, NULL, &server) != LK_OK)
         _exit(1);
     port = lk_store_server_port(server);
     if (write(port_fd, &port, sizeof port) != sizeof port)
@@ -169,7 +169,8 @@ void rank_await_end(const struct rank *r)
 
 enum lk_status rank_connect(const struct rank *me, struct lk_store **out)
 {
-    return lk_store_connect("127.0.0.1", me->port, me->rank, me->world_size, me->timeout_ns, out);
+    return lk_store_connect("127.0.0.1", me->port, me->rank, me->world_size, me->timeout_ns, NULL,
+                            out);
 }
 
 enum lk_status rank_open_tcp(const struct rank *me, size_t chunk_bytes, uint64_t timeout_ns,

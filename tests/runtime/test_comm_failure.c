@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "runtime/comm/comm.h"
 #include "runtime/rendezvous/net.h"
+#include "runtime/rendezvous/ticket.h"
 #include "tests/rigs/culprit.h"
 #include "tests/rigs/ranks.h"
 #include "tests/rigs/suite.h"
@@ -269,7 +270,7 @@ START_TEST(a_rank_that_dies_before_connections)
 }
 END_TEST
 
-/* The last rank first makes connections as a stranger: silent and talkative ones. */
+/* The last rank first makes connections as a stranger: silent and talkative ones, and thieves. */
 static enum lk_status with_strangers(struct rank *me)
 {
     struct lk_store *store = NULL;
@@ -289,10 +290,18 @@ static enum lk_status with_strangers(struct rank *me)
         for (; n < 15; n++) {
             struct lk_deadline soon = lk_deadline_in(me->timeout_ns);
             static const char junk[100] = "GET / HTTP/1.1\r\n";
+            /* A rank's greeting, and a proof of nothing. */
+            static const struct {
+                uint64_t comm;
+                uint32_t from, to;
+                char nonce[LK_NONCE_BYTES], proof[LK_PROOF_BYTES];
+            } thief = {.from = WORLD - 1};
 
             LK_TRY(lk_net_connect("127.0.0.1", port, soon, &strangers[n]));
-            if (n % 2)
+            if (n % 3 == 1)
                 LK_TRY(lk_net_send(strangers[n], junk, sizeof junk, soon));
+            if (n % 3 == 2)
+                LK_TRY(lk_net_send(strangers[n], &thief, sizeof thief, soon));
         }
     }
     config.store = store;

@@ -326,7 +326,7 @@ static void one_open(struct one *o, int rank, int port)
         o->m->params[i].grad = grad;
         grad += o->m->params[i].elems * sizeof(float);
     }
-    must(lk_store_connect("127.0.0.1", port, rank, 2, WAIT_PLENTY_NS, &o->store));
+    must(lk_store_connect("127.0.0.1", port, rank, 2, WAIT_PLENTY_NS, NULL, &o->store));
 }
 
 static void one_close(struct one *o)
@@ -354,7 +354,7 @@ START_TEST(ranks_do_as_rank_0)
     struct one ranks[2];
     int launches;
 
-    must(lk_store_serve("127.0.0.1", 0, 2, &server));
+    must(lk_store_serve("127.0.0.1", 0, 2, NULL, &server));
     for (int i = 0; i < 2; i++)
         one_open(&ranks[i], i, lk_store_server_port(server));
     choose(&ranks[0], 0);

@@ -2,12 +2,15 @@
 #include "runtime/rendezvous/launch.h"
 #include "runtime/rendezvous/rank_env.h"
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "runtime/rendezvous/net.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -290,16 +293,16 @@ static const struct {
       "MASTER_PORT=29500", NULL},
      LK_OK,
      NULL,
-     {true, 1, 4, 1, 2, 2, "a", 29500, false}},
+     {true, 1, 4, 1, 2, 2, "a", 29500, false, true, {.job = ""}}},
     {{"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=::1", "MASTER_PORT=1",
       "TORCHELASTIC_USE_AGENT_STORE=True", NULL},
      LK_OK,
      NULL,
-     {true, 0, 4, 0, 4, 1, "::1", 2, true}},
+     {true, 0, 4, 0, 4, 1, "::1", 2, true, true, {.job = ""}}},
     {{"RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=h", "MASTER_PORT=5", "LOCKSTEP_STORE_SERVED=1", NULL},
      LK_OK,
      NULL,
-     {true, 0, 1, 0, 1, 1, "h", 5, false}},
+     {true, 0, 1, 0, 1, 1, "h", 5, false, true, {.job = ""}}},
     {{"RANK=0", "MASTER_ADDR=h", "MASTER_PORT=5", NULL}, LK_EUSAGE, "WORLD_SIZE is not set", {0}},
     {{"WORLD_SIZE=2", NULL}, LK_EUSAGE, "RANK is not set", {0}},
     {{"RANK=2", "WORLD_SIZE=2", NULL}, LK_EUSAGE, "RANK: ", {0}},
@@ -314,7 +317,7 @@ static const struct {
       "OMPI_COMM_WORLD_LOCAL_SIZE=2", "MASTER_PORT=7", NULL},
      LK_OK,
      NULL,
-     {true, 1, 2, 1, 2, 1, "127.0.0.1", 7, false}},
+     {true, 1, 2, 1, 2, 1, "127.0.0.1", 7, false, true, {.job = "mpirun"}}},
     {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
       "OMPI_COMM_WORLD_LOCAL_SIZE=1", NULL},
      LK_EUSAGE,
@@ -325,12 +328,12 @@ static const struct {
       "MASTER_PORT=9", NULL},
      LK_OK,
      NULL,
-     {true, 0, 5, 0, 2, 3, "gpu07", 9, true}},
+     {true, 0, 5, 0, 2, 3, "gpu07", 9, true, true, {.job = ".0"}}},
     {{"SLURM_PROCID=4", "SLURM_STEP_ID=0", "SLURM_NTASKS=5", "SLURM_LOCALID=0", "SLURM_NODEID=2",
       "SLURM_TASKS_PER_NODE=2(x2),1", "SLURM_JOB_NODELIST=a[1,3]-b,c", "MASTER_PORT=9", NULL},
      LK_OK,
      NULL,
-     {true, 4, 5, 0, 1, 5, "a1-b", 9, false}},
+     {true, 4, 5, 0, 1, 5, "a1-b", 9, false, true, {.job = ".0"}}},
     {{"SLURM_PROCID=4", "SLURM_STEP_ID=0", "SLURM_NTASKS=5", "SLURM_LOCALID=0", "SLURM_NODEID=3",
       "SLURM_TASKS_PER_NODE=2(x2),1", "SLURM_JOB_NODELIST=a", NULL},
      LK_EUSAGE,
@@ -370,6 +373,8 @@ START_TEST(who_a_rank_is)
     ck_assert_str_eq(e.master_addr, environments[_i].want.master_addr);
     ck_assert_int_eq(e.master_port, environments[_i].want.master_port);
     ck_assert_int_eq(e.serve, environments[_i].want.serve);
+    ck_assert_int_eq(e.port_given, environments[_i].want.port_given);
+    ck_assert_str_eq(e.ticket.job, environments[_i].want.ticket.job);
 }
 END_TEST
 
@@ -398,6 +403,56 @@ START_TEST(a_port_is_made_from_the_job)
 }
 END_TEST
 
+struct found {
+    struct lk_rank_env env;
+    struct lk_store_server *server;
+    struct lk_store *store;
+    enum lk_status st;
+};
+
+static void *find_store(void *arg)
+{
+    struct found *f = arg;
+
+    f->st = lk_rank_env_connect(&f->env, NULL, WAIT_PLENTY_NS, &f->server, &f->store);
+    return NULL;
+}
+
+/* Where another program has the port that the job's name gives, all ranks meet at the next. */
+START_TEST(a_taken_port_is_passed_over)
+{
+    static const char *const common[] = {"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2",
+                                         "PMIX_NAMESPACE=a job of this test"};
+    static const char *const own[2][2] = {
+        {"OMPI_COMM_WORLD_RANK=0", "OMPI_COMM_WORLD_LOCAL_RANK=0"},
+        {"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_LOCAL_RANK=1"}};
+    struct found f[2] = {{.env = {0}}, {.env = {0}}};
+    pthread_t threads[2];
+    int other, port;
+
+    clearenv();
+    for (size_t i = 0; i < LK_COUNT(common); i++)
+        putenv((char *)(uintptr_t)common[i]);
+    for (int r = 0; r < 2; r++) {
+        for (int i = 0; i < 2; i++)
+            putenv((char *)(uintptr_t)own[r][i]);
+        ck_assert_int_eq(lk_rank_env_read(&f[r].env), LK_OK);
+    }
+    (void)lk_net_listen("127.0.0.1", f[0].env.master_port, 8, &other,
+                        &port); /* or taken by others */
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_eq(pthread_create(&threads[r], NULL, find_store, &f[r]), 0);
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_eq(pthread_join(threads[r], NULL), 0);
+    ck_assert_int_eq(f[0].st, LK_OK);
+    ck_assert_int_eq(f[1].st, LK_OK);
+    ck_assert_int_ne(lk_store_server_port(f[0].server), f[0].env.master_port);
+    for (int r = 0; r < 2; r++)
+        lk_store_close(f[r].store);
+    lk_store_server_stop(f[0].server, 0);
+}
+END_TEST
+
 SUITE(launch, c)
 {
     tcase_add_loop_test(c, how_ranks_end, 0, (int)(sizeof endings / sizeof *endings));
@@ -409,4 +464,5 @@ SUITE(launch, c)
     tcase_add_test(c, no_process_survives_the_launcher);
     tcase_add_loop_test(c, who_a_rank_is, 0, (int)(sizeof environments / sizeof *environments));
     tcase_add_test(c, a_port_is_made_from_the_job);
+    tcase_add_test(c, a_taken_port_is_passed_over);
 }

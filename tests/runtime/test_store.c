@@ -167,7 +167,7 @@ static enum lk_status two_skip_the_barrier(struct rank *me)
     if (me->rank == 2) /* never even connects */
         return LK_OK;
     LK_TRY(lk_store_connect("127.0.0.1", me->port, me->rank, me->world_size,
-                            me->rank ? plenty_ns : WAIT_SHORT_NS, &s));
+                            me->rank ? plenty_ns : WAIT_SHORT_NS, NULL, &s));
     if (me->rank == 3)
         LK_TRY(arrive(s, "the rendezvous"));
     if (me->rank == 0) {
@@ -342,9 +342,9 @@ START_TEST(a_port_in_use_is_an_error)
     struct lk_store_server *a = NULL, *b = NULL;
     char port[16];
 
-    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, &a), LK_OK);
+    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, NULL, &a), LK_OK);
     snprintf(port, sizeof port, "%d", lk_store_server_port(a));
-    ck_assert_int_eq(lk_store_serve("127.0.0.1", lk_store_server_port(a), 1, &b), LK_EIO);
+    ck_assert_int_eq(lk_store_serve("127.0.0.1", lk_store_server_port(a), 1, NULL, &b), LK_EIO);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), port));
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "Address already in use"));
     lk_store_server_stop(a, 0);
@@ -355,11 +355,13 @@ START_TEST(nobody_listens)
 {
     struct lk_store *s = NULL;
 
-    ck_assert_int_eq(lk_store_connect("127.0.0.1", 1, 0, 1, 50 * LK_NS_PER_MS, &s), LK_ETIMEOUT);
+    ck_assert_int_eq(lk_store_connect("127.0.0.1", 1, 0, 1, 50 * LK_NS_PER_MS, NULL, &s),
+                     LK_ETIMEOUT);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "127.0.0.1:1"));
-    ck_assert_int_eq(lk_store_connect("no.such.host.invalid", 1, 0, 1, plenty_ns, &s), LK_EIO);
-    ck_assert_int_eq(lk_store_connect("127.0.0.1", 70000, 0, 1, plenty_ns, &s), LK_EUSAGE);
-    ck_assert_int_eq(lk_store_connect("127.0.0.1", 1, 2, 2, plenty_ns, &s), LK_EUSAGE);
+    ck_assert_int_eq(lk_store_connect("no.such.host.invalid", 1, 0, 1, plenty_ns, NULL, &s),
+                     LK_EIO);
+    ck_assert_int_eq(lk_store_connect("127.0.0.1", 70000, 0, 1, plenty_ns, NULL, &s), LK_EUSAGE);
+    ck_assert_int_eq(lk_store_connect("127.0.0.1", 1, 2, 2, plenty_ns, NULL, &s), LK_EUSAGE);
 }
 END_TEST
 
@@ -369,12 +371,12 @@ START_TEST(a_wrong_rank_is_refused)
     struct lk_store *first = NULL, *s = NULL;
     int port;
 
-    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 2, &server), LK_OK);
+    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 2, NULL, &server), LK_OK);
     port = lk_store_server_port(server);
-    ck_assert_int_eq(lk_store_connect("127.0.0.1", port, 1, 2, plenty_ns, &first), LK_OK);
-    ck_assert_int_eq(lk_store_connect("127.0.0.1", port, 1, 2, plenty_ns, &s), LK_EUSAGE);
+    ck_assert_int_eq(lk_store_connect("127.0.0.1", port, 1, 2, plenty_ns, NULL, &first), LK_OK);
+    ck_assert_int_eq(lk_store_connect("127.0.0.1", port, 1, 2, plenty_ns, NULL, &s), LK_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank 1 is taken"));
-    ck_assert_int_eq(lk_store_connect("127.0.0.1", port, 0, 3, plenty_ns, &s), LK_EUSAGE);
+    ck_assert_int_eq(lk_store_connect("127.0.0.1", port, 0, 3, plenty_ns, NULL, &s), LK_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "this run has 2 ranks, not 3"));
     ck_assert_int_eq(lk_store_set(first, "still", "fine", 4), LK_OK);
     lk_store_close(first);
@@ -391,9 +393,10 @@ START_TEST(garbage_is_disconnected)
     void *value = NULL;
     size_t n = 0;
 
-    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, &server), LK_OK);
+    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, NULL, &server), LK_OK);
     ck_assert_int_eq(
-        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 1, plenty_ns, &good), LK_OK);
+        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 1, plenty_ns, NULL, &good),
+        LK_OK);
     for (int i = 0; i < 200; i++) {
         struct lk_deadline soon = lk_deadline_in(plenty_ns);
         unsigned char junk[300];
@@ -406,7 +409,7 @@ START_TEST(garbage_is_disconnected)
             uint32_t length = (uint32_t)bytes - 4;
 
             memcpy(junk, &length, sizeof length);
-            junk[4] = (unsigned char)lk_rng_below(&g, 13);
+            junk[4] = (unsigned char)lk_rng_below(&g, LK_MSG_COUNT);
         }
         ck_assert_int_eq(lk_net_connect("127.0.0.1", lk_store_server_port(server), soon, &fd),
                          LK_OK);
@@ -429,11 +432,13 @@ START_TEST(a_rank_that_talks_garbage_is_lost)
     struct lk_store *good = NULL, *bad = NULL;
     static const unsigned char junk[64] = {0xFF, 0xFF, 0xFF, 0xFF};
 
-    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 2, &server), LK_OK);
+    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 2, NULL, &server), LK_OK);
     ck_assert_int_eq(
-        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 2, plenty_ns, &good), LK_OK);
+        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 2, plenty_ns, NULL, &good),
+        LK_OK);
     ck_assert_int_eq(
-        lk_store_connect("127.0.0.1", lk_store_server_port(server), 1, 2, plenty_ns, &bad), LK_OK);
+        lk_store_connect("127.0.0.1", lk_store_server_port(server), 1, 2, plenty_ns, NULL, &bad),
+        LK_OK);
     ck_assert_int_eq(lk_net_send(lk_store_fd(bad), junk, sizeof junk, lk_deadline_in(plenty_ns)),
                      LK_OK);
     ck_assert_int_eq(lk_store_barrier(good, "x"), LK_EPEER);
@@ -453,9 +458,10 @@ START_TEST(limits_of_keys_and_values)
 
     memset(key, 'k', sizeof key);
     key[299] = '\0';
-    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, &server), LK_OK);
+    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, NULL, &server), LK_OK);
     ck_assert_int_eq(
-        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 1, plenty_ns, &s), LK_OK);
+        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 1, plenty_ns, NULL, &s),
+        LK_OK);
     ck_assert_int_eq(lk_store_set(s, key, "v", 1), LK_EUSAGE);
     ck_assert_int_eq(lk_store_set(s, "", "v", 1), LK_EUSAGE);
     ck_assert_int_eq(lk_store_set(s, "big", big, (1 << 20) + 1), LK_EUSAGE);
@@ -486,9 +492,10 @@ START_TEST(a_server_that_stops_is_noticed)
     struct lk_store_server *server = NULL;
     struct lk_store *s = NULL;
 
-    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, &server), LK_OK);
+    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, NULL, &server), LK_OK);
     ck_assert_int_eq(
-        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 1, plenty_ns, &s), LK_OK);
+        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 1, plenty_ns, NULL, &s),
+        LK_OK);
     lk_store_server_stop(server, 0);
     ck_assert_int_eq(lk_store_barrier(s, "x"), LK_EPEER);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "is gone"));
@@ -507,9 +514,10 @@ START_TEST(the_launcher_takes_a_text)
 
     for (size_t i = 0; i < sizes[3]; i++)
         text[i] = (char)('a' + i % 23);
-    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, &server), LK_OK);
+    ck_assert_int_eq(lk_store_serve("127.0.0.1", 0, 1, NULL, &server), LK_OK);
     ck_assert_int_eq(
-        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 1, plenty_ns, &s), LK_OK);
+        lk_store_connect("127.0.0.1", lk_store_server_port(server), 0, 1, plenty_ns, NULL, &s),
+        LK_OK);
     for (size_t i = 0; i < 4; i++) {
         snprintf(key, sizeof key, "t%zu", i);
         ck_assert_int_eq(lk_store_server_text(server, key, &got, &n), LK_EPEER);

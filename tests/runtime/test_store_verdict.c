@@ -1,4 +1,5 @@
 /* Verdicts of the store: who is to blame for a stall, and how ranks are named. */
+#include "runtime/rendezvous/rank_names.h"
 #include "runtime/rendezvous/store_server_impl.h"
 
 #include "base/array.h"
@@ -67,9 +68,9 @@ START_TEST(names_of_ranks)
     char text[64], few[8];
 
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
-        lk_verdict_names(is_bit, &rows[i].bits, 8, text, sizeof text);
+        lk_rank_names(is_bit, &rows[i].bits, 8, text, sizeof text);
         ck_assert_str_eq(text, rows[i].text);
-        lk_verdict_names(is_bit, &rows[i].bits, 8, few, sizeof few); /* cut, not overrun */
+        lk_rank_names(is_bit, &rows[i].bits, 8, few, sizeof few); /* cut, not overrun */
         ck_assert_int_eq(strncmp(few, rows[i].text, sizeof few - 1), 0);
     }
 }
