@@ -21,9 +21,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Declare and begin a function that the page calls by this name. */
+/* Declare and begin a function that the page calls; tools/page.mk lists their names. */
 #define EXPORT(type, name, ...)                                                                    \
-    type page_##name(__VA_ARGS__) __attribute__((export_name(#name)));                             \
+    type page_##name(__VA_ARGS__);                                                                 \
     type page_##name(__VA_ARGS__)
 
 enum { WORDS_MAX = 256 };

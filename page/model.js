@@ -47,7 +47,7 @@ async function lockstepModel(bytes) {
 
     /* Copy a text into the module, with a NUL at its end; whoever gets it frees it. */
     function give(text) {
-        const utf8 = encoder.encode(text), at = module.alloc(utf8.length + 1);
+        const utf8 = encoder.encode(text), at = module.page_alloc(utf8.length + 1);
 
         if (!at)
             throw new Error("no memory for " + utf8.length + " bytes");
@@ -67,24 +67,24 @@ async function lockstepModel(bytes) {
         try {
             return call(given.at);
         } finally {
-            module.free(given.at);
+            module.page_free(given.at);
         }
     }
 
     function put(name, text) {
         const given = give(text);
 
-        if (named(name, (at) => module.put(at, given.at, given.size)) !== 0)
+        if (named(name, (at) => module.page_put(at, given.at, given.size)) !== 0)
             throw new Error(error());
     }
 
     /* Return a file's text; "": there is none. */
     function read(name) {
-        return named(name, (at) => take(module.text(at), module.size(at)));
+        return named(name, (at) => take(module.page_text(at), module.page_size(at)));
     }
 
     function error() {
-        const at = module.error();
+        const at = module.page_error();
 
         return take(at, heap().indexOf(0, at) - at);
     }
@@ -94,11 +94,11 @@ async function lockstepModel(bytes) {
 
         try {
             log = "";
-            const code = module.ask(given.at, given.size);
+            const code = module.page_ask(given.at, given.size);
 
             return {code, page: read("-"), error: code ? error() : "", log};
         } finally {
-            module.free(given.at);
+            module.page_free(given.at);
         }
     }
 
@@ -108,12 +108,12 @@ async function lockstepModel(bytes) {
     function charts() {
         const all = [];
 
-        for (let i = 0, n = module.draw(); i < n; i++)
+        for (let i = 0, n = module.page_draw(); i < n; i++)
             all.push(read(`chart-${i}.svg`));
         return all;
     }
 
-    const remove = (name) => named(name, (at) => module.remove(at));
+    const remove = (name) => named(name, (at) => module.page_remove(at));
 
     return {put, read, remove, ask, charts, bytes: () => module.memory.buffer.byteLength};
 }

@@ -250,6 +250,7 @@
     /* ---- Answers ---- */
 
     function ask(draws) {
+        const begun = performance.now();
         const line = words(), change = changes, request = [...line, ...(draws ? ["--draws=" + draws] : []), ...OUTPUT];
 
         root.dataset.state = "busy";
@@ -257,6 +258,7 @@
         answers({files: {"job.json": files.job, "cluster.json": files.cluster}, words: request}, (result) => {
             root.dataset.words = JSON.stringify(request);
             show(line, draws, result);
+            root.dataset.ms = performance.now() - begun;
             root.dataset.waiting = changes - change; /* for tests, as all of the element's data */
         });
     }

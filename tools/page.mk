@@ -17,7 +17,8 @@ PAGE_CFLAGS := --target=wasm32-wasi -std=c11 -D_GNU_SOURCE -I. -O2 -DCLOCK_MONOT
     -DLK_VERSION='"$(VERSION)"' -fno-math-errno -ffp-contract=off -ffunction-sections -fdata-sections \
     $(filter-out -Wconversion -Wpedantic,$(WARNINGS)) $(if $(filter-out 0,$(WERROR)),-Werror)
 # The stack lies below all data, so that one that is too deep ends the module and changes nothing.
-PAGE_LDFLAGS := --target=wasm32-wasi -mexec-model=reactor -Wl,--gc-sections,--strip-all,--stack-first,-z,stack-size=1048576
+PAGE_LDFLAGS := --target=wasm32-wasi -mexec-model=reactor -Wl,--gc-sections,--strip-all,--stack-first,-z,stack-size=1048576 \
+    $(foreach f,alloc free put remove text size error ask draw,-Wl,--export=page_$(f))
 
 $(BUILD)/page/%.o: %.c $(BUILD)/probe.flags Makefile tools/page.mk
 	$(Q)mkdir -p $(@D)
