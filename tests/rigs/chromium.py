@@ -39,8 +39,12 @@ class Chromium:
         return self
 
     def __exit__(self, *failure):
-        self.process.kill()
-        self.process.wait()
+        try:
+            self.call("Browser.close")  # its other processes write to the profile until then
+            self.process.wait(10)
+        except (RuntimeError, OSError, TimeoutError, subprocess.TimeoutExpired):
+            self.process.kill()
+            self.process.wait()
         os.close(self.commands_in)
         os.close(self.answers_out)
 
