@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Colours ---- */
 
@@ -228,4 +229,37 @@ enum lk_status lk_chart_say(struct lk_chart *c, const char *fmt, ...)
         c->says = says;
     }
     return st;
+}
+
+/* Return the panel's next layer in the key from *at on, which is set behind it; NULL: none. */
+static const struct lk_chart_layer *next_in_key(const struct lk_chart_panel *p, size_t *at)
+{
+    while (*at < p->n_layers)
+        if (p->layers[(*at)++]->label)
+            return p->layers[*at - 1];
+    return NULL;
+}
+
+static bool same_key(const struct lk_chart_panel *a, const struct lk_chart_panel *b)
+{
+    const struct lk_chart_layer *x, *y;
+
+    for (size_t i = 0, k = 0;;) {
+        x = next_in_key(a, &i);
+        y = next_in_key(b, &k);
+        if (!x || !y)
+            return x == y;
+        if (strcmp(x->label, y->label) != 0 || x->kind != y->kind || x->color != y->color ||
+            x->style != y->style)
+            return false;
+    }
+}
+
+void lk_chart_share_key(struct lk_chart *c)
+{
+    for (size_t i = 0; i + 1 < c->n_panels; i++)
+        if (!same_key(c->panels[i], c->panels[c->n_panels - 1]))
+            return;
+    for (size_t i = 0; i + 1 < c->n_panels; i++)
+        c->panels[i]->key = false;
 }

@@ -150,6 +150,8 @@ enum lk_status lk_chart_layer(struct lk_chart_panel *p, enum lk_chart_kind kind,
 /* Append a mark; its text is copied. A mark without a position, where a line is not parted by it,
  * is left out. */
 enum lk_status lk_chart_mark(struct lk_chart_layer *l, struct lk_chart_mark mark);
+/* Keep one key, the last panel's, where all panels have the same entries in the same colours. */
+void lk_chart_share_key(struct lk_chart *c);
 /* Return true for a point whose bar is known: lo lies below hi. */
 static inline bool lk_chart_has_bar(const struct lk_chart_layer *l, const struct lk_chart_mark *m)
 {

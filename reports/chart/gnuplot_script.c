@@ -182,8 +182,7 @@ struct places {
     size_t n;
 };
 
-/* About the parts of a panel that are between its axes. */
-#define ACROSS  0.85
+/* About the part of a panel's height that is between its axes. */
 #define UPWARDS 0.7
 
 /* The picture's measures, and the block of the table that the next layer is. */
@@ -192,6 +191,7 @@ struct page {
     const struct lk_chart *c;
     const struct lk_draw_options *o;
     double type, width, height; /* pixels; of a panel */
+    double across, upwards;     /* about, between its axes */
     size_t block;
     struct places texts;
 };
@@ -257,6 +257,18 @@ static double label_width(const struct page *g, const struct lk_chart_axis *a)
     return CHARACTER * g->type * (double)most;
 }
 
+/* Write what an axis shows, in smaller type where it is longer than `room`. */
+static enum lk_status put_label(const struct page *g, char name, const char *label, double room)
+{
+    double wide = CHARACTER * g->type * (double)characters(label);
+
+    LK_PASS(lk_writer_printf(g->w, "set %clabel ", name));
+    LK_PASS(lk_gnuplot_quote(g->w, label));
+    /* That of x towards the numbers, so that the key below keeps apart. */
+    return lk_writer_printf(g->w, " offset 0,%g font sprintf(',%%g',%.4g*px)",
+                            name == 'x' ? 0.35 : 0, g->type * fmin(1, room / fmax(1, wide)));
+}
+
 static enum lk_status put_axis(const struct page *g, char name, const struct lk_chart_axis *a,
                                double length)
 {
@@ -271,8 +283,7 @@ static enum lk_status put_axis(const struct page *g, char name, const struct lk_
         LK_PASS(lk_writer_printf(g->w, "set %crange [%.12g:%.12g]\n", name, a->from, a->to));
     if (a->scale == LK_CHART_LOG2 || a->scale == LK_CHART_LOG10)
         LK_PASS(lk_writer_printf(g->w, "set logscale %c\n", name));
-    LK_PASS(lk_writer_printf(g->w, "set %clabel ", name));
-    LK_PASS(lk_gnuplot_quote(g->w, a->label));
+    LK_PASS(put_label(g, name, a->label, across ? g->width : g->height));
     LK_PASS(lk_writer_printf(g->w, "\nset %ctics nomirror %s %s (", name, names ? "scale 0" : "out",
                              turned ? "rotate by 30 right" : ""));
     for (size_t i = 0; i < a->n_ticks; i++) {
@@ -353,8 +364,8 @@ static enum lk_status put_text(struct page *g, const struct lk_chart_panel *p,
     if (box && l->place == LK_CHART_ON)
         rgb = over(l->heat ? lk_chart_heat(m->share) : lk_chart_rgb(l->color, g->o->theme));
     if (!m->text || !isfinite(x) || !isfinite(y) ||
-        !has_room(g, l, m->text, ACROSS * g->width * lk_chart_at(&p->x, x),
-                  UPWARDS * g->height * lk_chart_at(&p->y, y)))
+        !has_room(g, l, m->text, g->across * lk_chart_at(&p->x, x),
+                  g->upwards * lk_chart_at(&p->y, y)))
         return LK_OK;
     LK_PASS(lk_writer_printf(g->w, "set label "));
     LK_PASS(lk_gnuplot_quote(g->w, m->text));
@@ -465,8 +476,10 @@ static enum lk_status put_key(const struct page *g, const struct lk_chart_panel 
 static enum lk_status put_panel(struct page *g, const struct lk_chart_panel *p)
 {
     LK_PASS(lk_writer_printf(g->w, "unset logscale\n"));
-    LK_PASS(put_axis(g, 'x', &p->x, ACROSS * g->width));
-    LK_PASS(put_axis(g, 'y', &p->y, UPWARDS * g->height));
+    g->across = fmax(0.2 * g->width, g->width - label_width(g, &p->y) - 5 * g->type);
+    g->upwards = UPWARDS * g->height;
+    LK_PASS(put_axis(g, 'x', &p->x, g->across));
+    LK_PASS(put_axis(g, 'y', &p->y, g->upwards));
     LK_PASS(put_key(g, p));
     LK_PASS(lk_writer_printf(g->w, "\nset title "));
     LK_PASS(lk_gnuplot_quote(g->w, p->title ? p->title : ""));

@@ -296,6 +296,7 @@ enum lk_status lk_chart_losses(struct lk_chart *out, const struct lk_forecast *f
             drawn++;
         }
     LK_TRY(lk_chart_note(&c, "parts below 0.1 %% of a step are not drawn"));
+    lk_chart_share_key(&c);
     c.columns = drawn < 2 ? 1 : 2;
     LK_TRY(lk_chart_finish(&c));
     *out = c;

@@ -2,6 +2,8 @@
 #include "reports/plot/plots.h"
 
 #include "base/array.h"
+#include "reports/plot/backtest.h"
+#include "reports/plot/grid.h"
 #include "reports/plot/target.h"
 
 #include <stdbool.h>
@@ -11,6 +13,7 @@
 
 typedef bool (*fits_fn)(const struct lk_report_input *in);
 typedef enum lk_status (*make_fn)(struct lk_chart *out, const struct lk_report_input *in);
+typedef enum lk_status (*forecast_fn)(struct lk_chart *out, const struct lk_forecast *f);
 
 static bool has_scaling(const struct lk_report_input *in)
 {
@@ -20,11 +23,6 @@ static bool has_scaling(const struct lk_report_input *in)
 static bool has_forecast(const struct lk_report_input *in)
 {
     return in->n_forecasts;
-}
-
-static bool has_target(const struct lk_report_input *in)
-{
-    return in->n_forecasts && lk_chart_has_target(&in->forecasts[0]);
 }
 
 static bool has_losses(const struct lk_report_input *in)
@@ -64,9 +62,9 @@ static enum lk_status make_losses(struct lk_chart *out, const struct lk_report_i
     return lk_chart_losses(out, in->forecasts, in->n_forecasts);
 }
 
-static enum lk_status make_target(struct lk_chart *out, const struct lk_report_input *in)
+static enum lk_status make_backtest(struct lk_chart *out, const struct lk_report_input *in)
 {
-    return lk_chart_target(out, &in->forecasts[0]);
+    return lk_chart_backtest(out, in->forecasts, in->n_forecasts);
 }
 
 static enum lk_status make_waterfall(struct lk_chart *out, const struct lk_report_input *in)
@@ -92,14 +90,18 @@ static enum lk_status make_collectives(struct lk_chart *out, const struct lk_rep
 /* Those that answer most first. */
 static const struct plot {
     fits_fn fits;
-    make_fn make;
+    make_fn make;        /* of the whole input; or */
+    forecast_fn of_each; /* of each forecast */
     bool needed; /* its failure is the input's: the others are left out in silence, as what they
                     show is not known */
 } plots[] = {
-    {has_scaling, make_efficiency, true}, {has_scaling, make_throughput, false},
-    {has_forecast, make_losses, false},   {has_target, make_target, false},
-    {has_losses, make_waterfall, false},  {has_ranks, make_stragglers, false},
-    {has_traces, make_timeline, true},    {has_collectives, make_collectives, true},
+    {has_scaling, make_efficiency, NULL, true},      {has_scaling, make_throughput, NULL, false},
+    {has_forecast, NULL, lk_chart_gains, false},     {has_forecast, NULL, lk_chart_heat_map, false},
+    {has_forecast, NULL, lk_chart_whatif, false},    {has_forecast, make_losses, NULL, false},
+    {has_forecast, NULL, lk_chart_target, false},    {has_forecast, NULL, lk_chart_batch, false},
+    {has_forecast, make_backtest, NULL, false},      {has_losses, make_waterfall, NULL, false},
+    {has_ranks, make_stragglers, NULL, false},       {has_traces, make_timeline, NULL, true},
+    {has_collectives, make_collectives, NULL, true},
 };
 
 /* ---- All of them ---- */
@@ -110,23 +112,39 @@ static enum lk_status add_title(struct lk_chart *c, const char *title)
     return title ? lk_text_add(&c->title, "\n%s", title) : LK_OK;
 }
 
+/* Name a chart of one of several forecasts by its number, and its cluster. */
+static enum lk_status tell_apart(struct lk_chart *c, const struct lk_report_input *in, size_t at)
+{
+    if (in->n_forecasts < 2)
+        return LK_OK;
+    if (at)
+        LK_PASS(lk_text_add(&c->name, "-%zu", at + 1));
+    return lk_text_add(&c->title, ", %s", in->forecasts[at].cluster);
+}
+
+/* Make a plot, of a forecast or of the whole input, and append it if there is something to show. */
+static enum lk_status add_plot(const struct plot *p, const struct lk_report_input *in, size_t at,
+                               struct lk_chart_list *out)
+{
+    struct lk_chart c = {0};
+    enum lk_status st;
+
+    LK_PASS(lk_array_grow(&out->charts, &out->capacity, out->n + 1, sizeof *out->charts));
+    st = p->make ? p->make(&c, in) : p->of_each(&c, &in->forecasts[at]);
+    if (st == LK_EEVIDENCE && !p->needed)
+        return LK_OK;
+    LK_PASS(st);
+    out->charts[out->n++] = c;
+    if (p->of_each)
+        LK_PASS(tell_apart(&out->charts[out->n - 1], in, at));
+    return add_title(&out->charts[out->n - 1], in->title);
+}
+
 enum lk_status lk_plots_make(const struct lk_report_input *in, struct lk_chart_list *out)
 {
-    enum lk_status st = LK_OK;
-
-    for (size_t i = 0; i < LK_COUNT(plots); i++) {
-        struct lk_chart c = {0};
-
-        if (!plots[i].fits(in))
-            continue;
-        LK_PASS(lk_array_grow(&out->charts, &out->capacity, out->n + 1, sizeof *out->charts));
-        st = plots[i].make(&c, in);
-        if (st == LK_EEVIDENCE && !plots[i].needed)
-            continue;
-        LK_PASS(st);
-        out->charts[out->n++] = c;
-        LK_PASS(add_title(&out->charts[out->n - 1], in->title));
-    }
+    for (size_t i = 0; i < LK_COUNT(plots); i++)
+        for (size_t k = 0; plots[i].fits(in) && k < (plots[i].make ? 1 : in->n_forecasts); k++)
+            LK_PASS(add_plot(&plots[i], in, k, out));
     return LK_OK;
 }
 

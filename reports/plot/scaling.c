@@ -2,7 +2,7 @@
 #include "reports/plot/scaling.h"
 
 #include "base/array.h"
-#include "facts/forecast_answer.h"
+#include "base/units.h"
 #include "reports/plot/scaling_curve.h"
 
 #include <math.h>
@@ -28,6 +28,7 @@ struct request {
     enum lk_chart_scaling what;
     const struct lk_plot_measured *measured;
     size_t m;
+    size_t n_forecasts;
     struct candidate *all;
     size_t n, capacity;
     bool assumed; /* something assumed is drawn */
@@ -111,18 +112,46 @@ static enum lk_status draw_runs(struct scaling_drawing *d, const struct request 
     return LK_OK;
 }
 
-/* Return a curve's label: the cluster, with what sets it apart from others of its forecast. */
+/* Return true if other curves of the same forecast and panel have another word on an axis. */
+static bool axis_differs(const struct request *r, const struct candidate *c, size_t axis)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->all[i].f == c->f && same_panel(&r->all[i], c) &&
+            strcmp(r->all[i].like->words[axis], c->like->words[axis]) != 0)
+            return true;
+    return false;
+}
+
+static bool cap_differs(const struct request *r, const struct candidate *c)
+{
+    for (size_t i = 0; i < r->n; i++)
+        if (r->all[i].f == c->f && same_panel(&r->all[i], c) &&
+            r->all[i].like->config.cap_bytes != c->like->config.cap_bytes)
+            return true;
+    return false;
+}
+
+/* Return a curve's label: the cluster, or what sets it apart from others of its forecast, and the
+ * cluster where there are several forecasts. */
 static enum lk_status label_of(const struct request *r, const struct candidate *c, char **out)
 {
-    size_t same = 0;
-    char words[LK_ANSWER_WORDS];
+    char cap[40];
+    char *text = NULL;
 
-    for (size_t i = 0; i < r->n; i++)
-        same += r->all[i].f == c->f && same_panel(&r->all[i], c);
-    if (same < 2)
+    if (cap_differs(r, c))
+        LK_PASS(lk_text_add(
+            &text, "bucket cap %s",
+            lk_units_exact(LK_DIM_BYTES, (double)c->like->config.cap_bytes, cap, sizeof cap)));
+    for (size_t i = 0; i < c->f->n_axes; i++)
+        if (axis_differs(r, c, i))
+            LK_PASS(lk_text_add(&text, "%s%s %s", text ? ", " : "", c->f->axes[i],
+                                *c->like->words[i] ? c->like->words[i] : "as it is"));
+    if (text && r->n_forecasts > 1)
+        LK_PASS(lk_text_add(&text, ", %s", c->f->cluster));
+    if (!text)
         return lk_strdup(out, c->f->cluster);
-    return lk_asprintf(out, "%s: %s", c->f->cluster,
-                       lk_answer_config(c->f, c->like, words, sizeof words));
+    *out = text;
+    return LK_OK;
 }
 
 static enum lk_status draw_forecast(struct scaling_drawing *d, const struct request *r,
@@ -142,8 +171,7 @@ out:
 }
 
 /* Describe the axes of a panel. */
-static enum lk_status put_axes(const struct request *r, const struct lk_forecast *f,
-                               struct lk_chart_panel *p)
+static enum lk_status put_axes(const struct request *r, struct lk_chart_panel *p)
 {
     bool efficiency = r->what == LK_CHART_EFFICIENCY;
 
@@ -154,11 +182,7 @@ static enum lk_status put_axes(const struct request *r, const struct lk_forecast
         p->y.from = 0;
         return LK_OK;
     }
-    LK_PASS(lk_chart_axis(&p->y, "", LK_CHART_LOG10, LK_DIM_COUNT));
-    free(p->y.label);
-    p->y.label = NULL;
-    return lk_asprintf(&p->y.label, "throughput, %s/s",
-                       f && f->sample_unit ? f->sample_unit : "samples");
+    return lk_chart_axis(&p->y, "throughput, samples/s", LK_CHART_LOG10, LK_DIM_COUNT);
 }
 
 /* Draw linear scaling through the range of a panel, at `rate` a GPU. */
@@ -239,7 +263,7 @@ static enum lk_status put_panel(struct lk_chart *chart, struct request *r,
         LK_PASS(name_panel(like, &title));
         d.panel->title = title;
     }
-    LK_PASS(put_axes(r, like->f, d.panel));
+    LK_PASS(put_axes(r, d.panel));
     LK_PASS(lk_chart_layer(d.panel, LK_CHART_LINE, LK_CHART_GRAY, "ideal: linear scaling", &ideal));
     LK_PASS(put_ideal(r, span.from, span.to, span.rate, ideal));
     d.n_curves = all <= CURVES_MAX ? all : wanted;
@@ -300,6 +324,7 @@ static enum lk_status put_panels(struct lk_chart *chart, struct request *r)
                               "%zu further batches are not drawn here: the first and the "
                               "best are",
                               panels - drawn));
+    lk_chart_share_key(chart);
     if (r->assumed)
         LK_PASS(lk_chart_note(chart, "dashed and hollow: of a preset, nothing of it was measured"));
     return LK_OK;
@@ -334,6 +359,8 @@ static enum lk_status begin(struct lk_chart *c, enum lk_chart_scaling what,
 
     LK_PASS(lk_chart_init(c, efficiency ? "efficiency" : "throughput",
                           efficiency ? "Scaling efficiency" : "Throughput"));
+    if (n && !efficiency && f[0].sample_unit && strcmp(f[0].sample_unit, "sample") != 0)
+        LK_PASS(lk_chart_note(c, "a sample is a %s", f[0].sample_unit));
     for (size_t i = 0; i < n; i++)
         if (f[i].n_answer)
             return lk_chart_say(c, "%s", f[i].answer[0]);
@@ -346,7 +373,7 @@ enum lk_status lk_chart_scaling(struct lk_chart *out, enum lk_chart_scaling what
 {
     enum lk_status st = LK_OK;
     struct lk_chart c = {0};
-    struct request r = {.what = what, .measured = measured, .m = m};
+    struct request r = {.what = what, .measured = measured, .m = m, .n_forecasts = n};
 
     LK_TRY(check_numbers(&r, f, n));
     LK_TRY(begin(&c, what, f, n));

@@ -2,6 +2,7 @@
 #include "reports/plot/target.h"
 
 #include "base/array.h"
+#include "facts/forecast_answer.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -63,7 +64,7 @@ static const struct {
     enum lk_chart_color color;
 } panels[PANELS] = {
     [TIME] = {"hours to the target", LK_CHART_LOG10, LK_CHART_ORANGE},
-    [COST] = {"cost to the target, in the currency of the price", LK_CHART_LOG10, LK_CHART_RED},
+    [COST] = {"cost to the target", LK_CHART_LOG10, LK_CHART_RED},
     [THROUGHPUT] = {"throughput, samples/s", LK_CHART_LOG10, LK_CHART_BLUE},
     [STATISTICAL] = {"statistical efficiency, %", LK_CHART_LINEAR, LK_CHART_GREEN},
 };
@@ -111,7 +112,7 @@ static enum lk_status put_line(struct lk_chart_panel *p, const struct planned *v
         if (band)
             LK_PASS(lk_chart_mark(band, mark));
         LK_PASS(lk_chart_mark(line, mark));
-        snprintf(text, sizeof text, "%.3g", what == STATISTICAL ? 100 * mark.y : mark.y);
+        lk_answer_number(what == STATISTICAL ? 100 * mark.y : mark.y, text, sizeof text);
         mark.text = text;
         mark.lo = mark.hi = 0;
         LK_PASS(lk_chart_mark(points, mark));
@@ -152,8 +153,10 @@ static enum lk_status put_panel(struct lk_chart *c, const struct lk_forecast *f,
     LK_PASS(lk_chart_axis(&p->x, "GPUs", LK_CHART_LOG2, LK_DIM_COUNT));
     LK_PASS(lk_chart_axis(&p->y, panels[what].label, panels[what].scale, LK_DIM_COUNT));
     p->y.percent = what == STATISTICAL;
-    if (p->y.percent)
+    if (p->y.percent) {
         p->y.from = 0;
+        p->y.to = 1.1;
+    }
     snprintf(interval, sizeof interval, "%.3g %% interval", 100 * f->level);
     LK_PASS(put_line(p, v, what, interval));
     lo = v->v[0]->config.world_size;
@@ -163,11 +166,6 @@ static enum lk_status put_panel(struct lk_chart *c, const struct lk_forecast *f,
     LK_PASS(lk_chart_layer(p, LK_CHART_POINTS, LK_CHART_INK, "critical batch", &l));
     l->style = LK_CHART_DASHED;
     return lk_chart_mark(l, (struct lk_chart_mark){.x = critical, .y = 0.5});
-}
-
-bool lk_chart_has_target(const struct lk_forecast *f)
-{
-    return first_planned(f) != NULL;
 }
 
 enum lk_status lk_chart_target(struct lk_chart *out, const struct lk_forecast *f)
@@ -185,6 +183,13 @@ enum lk_status lk_chart_target(struct lk_chart *out, const struct lk_forecast *f
             LK_TRY(put_panel(&c, f, &v, what));
         else if (what == COST)
             LK_TRY(lk_chart_note(&c, "the cost is not known: the cluster has no price_per_hour"));
+    if (has(&v, COST))
+        LK_TRY(lk_chart_note(&c, "the cost is in the currency of the price of a GPU's hour"));
+    if (isfinite(critical_gpus(&v)))
+        LK_TRY(lk_chart_note(&c,
+                             "critical batch: on %.0f GPUs a step has as many samples as the "
+                             "gradient's noise scale, and a sample teaches half as much",
+                             critical_gpus(&v)));
     if (v.left)
         LK_TRY(lk_chart_note(&c,
                              "%zu points are not drawn: other settings, no target, or too "

@@ -6,11 +6,8 @@
 #include "facts/forecast.h"
 #include "reports/chart/chart.h"
 
-#include <stdbool.h>
-
 /* Chart time and (with a price) cost to the target, throughput and statistical efficiency, for the
  * points that fit and differ from the first such in GPUs alone. LK_EEVIDENCE when there is none. */
 enum lk_status lk_chart_target(struct lk_chart *out, const struct lk_forecast *f);
-bool lk_chart_has_target(const struct lk_forecast *f);
 
 #endif

@@ -2,8 +2,8 @@
  * them whatever names hold. */
 #include "base/array.h"
 #include "base/file.h"
-#include "reports/chart/gnuplot.h"
 #include "reports/plot/plots.h"
+#include "tests/rigs/plots.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -12,166 +12,51 @@
 #include <string.h>
 #include <unistd.h>
 
-static char dir[64];
-
-static void make_dir(void)
-{
-    strcpy(dir, "/tmp/lockstep-plot-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(dir));
-}
-
-static void remove_dir(void)
-{
-    char **names;
-    size_t n;
-
-    ck_assert_int_eq(lk_dir_list(dir, "", &names, &n), LK_OK);
-    for (size_t i = 0; i < n; i++) {
-        char *path;
-
-        ck_assert_int_eq(lk_path_join(&path, dir, names[i]), LK_OK);
-        unlink(path);
-        free(path);
-    }
-    lk_names_free(names, n);
-    ck_assert_int_eq(rmdir(dir), 0);
-}
-
-/* Reads DIR/name.suffix; the caller frees it. */
-static char *read_part(const char *name, const char *suffix, size_t *out_size)
-{
-    char *path, *text;
-
-    ck_assert_int_eq(lk_asprintf(&path, "%s/%s.%s", dir, name, suffix), LK_OK);
-    ck_assert_msg(lk_file_read(path, &text, out_size) == LK_OK, "%s", path);
-    free(path);
-    return text;
-}
-
-/* Draw a chart, and check its five files; an empty picture has less than 2 kB. */
-static void draw(const struct lk_chart *c)
-{
-    const char *name = c->name;
-    size_t size;
-    char *text;
-
-    ck_assert_msg(lk_gnuplot_draw(c, dir, &lk_draw_slide) == LK_OK, "%s", lk_error_text());
-    text = read_part(name, "png", &size);
-
-    ck_assert_mem_eq(text, "\x89PNG", 4);
-    ck_assert_uint_gt(size, 2000);
-    free(text);
-    text = read_part(name, "svg", &size);
-    ck_assert_ptr_nonnull(strstr(text, "</svg>"));
-    free(text);
-    text = read_part(name, "pdf", &size);
-    ck_assert_mem_eq(text, "%PDF", 4);
-    free(text);
-    free(read_part(name, "csv", &size));
-    free(read_part(name, "gp", &size));
-}
-
-static struct lk_forecast_point point(int world_size, double step_s, double measured_s)
-{
-    struct lk_forecast_point p = {.config.world_size = world_size,
-                                  .config.nodes = 1,
-                                  .config.local_batch = 4,
-                                  .config.accumulation = 1,
-                                  .config.cap_bytes = 1 << 20,
-                                  .step_s = step_s,
-                                  .step_lo_s = 0.95 * step_s,
-                                  .step_hi_s = 1.07 * step_s,
-                                  .throughput_per_s = 4 * world_size / step_s,
-                                  .efficiency = 0.010 / step_s,
-                                  .efficiency_lo = 0.010 / (1.07 * step_s),
-                                  .efficiency_hi = 0.010 / (0.95 * step_s),
-                                  .measured_step_s = measured_s,
-                                  .measured_lo_s = 0.98 * measured_s,
-                                  .measured_hi_s = 1.02 * measured_s};
-
-    return p;
-}
-
-/* ---- Reading a chart ---- */
-
-/* Return a panel's layer of a kind with a label (NULL: without), the nth such. */
-static const struct lk_chart_layer *find(const struct lk_chart_panel *p, enum lk_chart_kind kind,
-                                         const char *label, size_t nth)
-{
-    for (size_t i = 0; i < p->n_layers; i++) {
-        const struct lk_chart_layer *l = p->layers[i];
-
-        if (l->kind == kind && (label ? l->label && !strcmp(l->label, label) : !l->label) && !nth--)
-            return l;
-    }
-    ck_abort_msg("no layer %s", label ? label : "without a label");
-    return NULL;
-}
-
-/* Return true if some note has the text. */
-static bool noted(const struct lk_chart *c, const char *text)
-{
-    for (size_t i = 0; i < c->n_notes; i++)
-        if (strstr(c->notes[i], text))
-            return true;
-    return false;
-}
-
-static struct lk_forecast forecast(const char *cluster, struct lk_forecast_point *points, size_t n)
-{
-    return (struct lk_forecast){.job = (char[]){"gpt"},
-                                .cluster = (char *)cluster,
-                                .sample_unit = (char[]){"sequence"},
-                                .level = 0.9,
-                                .points = points,
-                                .n_points = n};
-}
-
 /* ---- Scaling ---- */
 
 /* Points come in any order; they are drawn by GPUs, with interval, measured point and number. */
 START_TEST(efficiency)
 {
-    struct lk_forecast_point points[] = {point(4, 0.0135, NAN), point(1, 0.010, 0.0101),
-                                         point(2, 0.0115, 0.0118)};
-    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    struct lk_forecast_point points[] = {plot_point(4, 0.0135, NAN), plot_point(1, 0.010, 0.0101),
+                                         plot_point(2, 0.0115, 0.0118)};
+    struct lk_forecast f = plot_forecast("this machine", points, LK_COUNT(points));
     const struct lk_chart_layer *l;
     struct lk_chart c = {0};
 
     ck_assert_int_eq(lk_chart_efficiency(&c, &f, 1), LK_OK);
     ck_assert_uint_eq(c.n_panels, 1);
-    l = find(c.panels[0], LK_CHART_LINE, "this machine", 0);
+    l = plot_layer(c.panels[0], LK_CHART_LINE, "this machine", 0);
     ck_assert_double_eq(l->marks[0].x, 1);
     ck_assert_double_eq(l->marks[l->n_marks - 1].x, 4);
     ck_assert_double_eq(l->marks[l->n_marks - 1].y, 0.010 / 0.0135);
-    l = find(c.panels[0], LK_CHART_BAND, "90 % interval", 0);
+    l = plot_layer(c.panels[0], LK_CHART_BAND, "90 % interval", 0);
     ck_assert_uint_eq(l->n_marks, 3);
     ck_assert_double_eq(l->marks[1].lo, points[2].efficiency_lo);
-    l = find(c.panels[0], LK_CHART_POINTS, "measured", 0);
+    l = plot_layer(c.panels[0], LK_CHART_POINTS, "measured", 0);
     ck_assert_uint_eq(l->n_marks, 2);
     ck_assert_double_eq_tol(l->marks[1].y, 0.010 / 0.0118, 1e-12);
     ck_assert_double_lt(l->marks[1].lo, l->marks[1].y);
     ck_assert_double_gt(l->marks[1].hi, l->marks[1].y);
-    l = find(c.panels[0], LK_CHART_POINTS, NULL, 0);
+    l = plot_layer(c.panels[0], LK_CHART_POINTS, NULL, 0);
     ck_assert_str_eq(l->marks[2].text, "74 %");
-    draw(&c);
+    plot_draw(&c);
     lk_chart_fini(&c);
 }
 END_TEST
 
 START_TEST(throughput)
 {
-    struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(4, 0.0135, 0.0140)};
-    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    struct lk_forecast_point points[] = {plot_point(1, 0.010, NAN), plot_point(4, 0.0135, 0.0140)};
+    struct lk_forecast f = plot_forecast("this machine", points, LK_COUNT(points));
     const struct lk_chart_layer *l;
     struct lk_chart c = {0};
 
     ck_assert_int_eq(lk_chart_throughput(&c, &f, 1), LK_OK);
-    l = find(c.panels[0], LK_CHART_LINE, "this machine", 0);
+    l = plot_layer(c.panels[0], LK_CHART_LINE, "this machine", 0);
     ck_assert_double_eq_tol(l->marks[1].y, 16 / 0.0135, 1e-9);
-    l = find(c.panels[0], LK_CHART_POINTS, "measured", 0);
+    l = plot_layer(c.panels[0], LK_CHART_POINTS, "measured", 0);
     ck_assert_double_eq_tol(l->marks[0].y, 16 / 0.0140, 1e-9);
-    l = find(c.panels[0], LK_CHART_LINE, "ideal: linear scaling", 0);
+    l = plot_layer(c.panels[0], LK_CHART_LINE, "ideal: linear scaling", 0);
     ck_assert_double_eq_tol(l->marks[1].y, 4 * 4 / 0.010, 1e-9);
     lk_chart_fini(&c);
 }
@@ -187,34 +72,35 @@ START_TEST(all_forecasts_are_drawn)
     struct lk_chart c = {0};
 
     for (int i = 0; i < MANY; i++) {
-        points[i][0] = point(1, 0.010, NAN);
-        points[i][1] = point(8, 0.012 + 0.001 * i, NAN);
+        points[i][0] = plot_point(1, 0.010, NAN);
+        points[i][1] = plot_point(8, 0.012 + 0.001 * i, NAN);
         points[i][1].evidence = i == 6 ? LK_EVIDENCE_PRESET : LK_EVIDENCE_EXTRAPOLATED;
         snprintf(names[i], sizeof names[i], "cluster-%d", i);
-        f[i] = forecast(names[i], points[i], 2);
+        f[i] = plot_forecast(names[i], points[i], 2);
     }
     ck_assert_int_eq(lk_chart_efficiency(&c, f, MANY), LK_OK);
     for (int i = 0; i < 6; i++)
-        ck_assert_int_eq(find(c.panels[0], LK_CHART_LINE, names[i], 0)->style, LK_CHART_SOLID);
-    ck_assert_int_eq(find(c.panels[0], LK_CHART_LINE, NULL, 0)->style, LK_CHART_DASHED);
-    ck_assert(noted(&c, "of a preset"));
-    draw(&c);
+        ck_assert_int_eq(plot_layer(c.panels[0], LK_CHART_LINE, names[i], 0)->style,
+                         LK_CHART_SOLID);
+    ck_assert_int_eq(plot_layer(c.panels[0], LK_CHART_LINE, NULL, 0)->style, LK_CHART_DASHED);
+    ck_assert(plot_noted(&c, "of a preset"));
+    plot_draw(&c);
     lk_chart_fini(&c);
 }
 END_TEST
 
 START_TEST(each_batch_has_a_panel)
 {
-    struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(2, 0.011, NAN),
-                                         point(1, 0.010, NAN), point(2, 0.012, NAN)};
-    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    struct lk_forecast_point points[] = {plot_point(1, 0.010, NAN), plot_point(2, 0.011, NAN),
+                                         plot_point(1, 0.010, NAN), plot_point(2, 0.012, NAN)};
+    struct lk_forecast f = plot_forecast("this machine", points, LK_COUNT(points));
     struct lk_chart c = {0};
 
     points[2].config.local_batch = points[3].config.local_batch = 8;
     ck_assert_int_eq(lk_chart_efficiency(&c, &f, 1), LK_OK);
     ck_assert_uint_eq(c.n_panels, 2);
     ck_assert_str_eq(c.panels[1]->title, "local batch 8, accumulation 1");
-    draw(&c);
+    plot_draw(&c);
     lk_chart_fini(&c);
 }
 END_TEST
@@ -222,16 +108,16 @@ END_TEST
 /* Of strong scaling the batch changes with the GPUs: that is one curve. */
 START_TEST(strong_scaling_is_one_curve)
 {
-    struct lk_forecast_point points[] = {point(1, 0.040, NAN), point(2, 0.022, NAN),
-                                         point(4, 0.012, NAN)};
-    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    struct lk_forecast_point points[] = {plot_point(1, 0.040, NAN), plot_point(2, 0.022, NAN),
+                                         plot_point(4, 0.012, NAN)};
+    struct lk_forecast f = plot_forecast("this machine", points, LK_COUNT(points));
     struct lk_chart c = {0};
 
     points[0].config.local_batch = 16;
     points[1].config.local_batch = 8;
     ck_assert_int_eq(lk_chart_throughput(&c, &f, 1), LK_OK);
     ck_assert_uint_eq(c.n_panels, 1);
-    ck_assert_uint_eq(find(c.panels[0], LK_CHART_POINTS, NULL, 0)->n_marks, 3);
+    ck_assert_uint_eq(plot_layer(c.panels[0], LK_CHART_POINTS, NULL, 0)->n_marks, 3);
     lk_chart_fini(&c);
 }
 END_TEST
@@ -239,15 +125,15 @@ END_TEST
 /* A value above 100 % is in the range; a point without a number is noted. */
 START_TEST(nothing_is_cut_or_dropped_in_silence)
 {
-    struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(2, 0.008, NAN),
-                                         point(4, 0.012, NAN)};
-    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    struct lk_forecast_point points[] = {plot_point(1, 0.010, NAN), plot_point(2, 0.008, NAN),
+                                         plot_point(4, 0.012, NAN)};
+    struct lk_forecast f = plot_forecast("this machine", points, LK_COUNT(points));
     struct lk_chart c = {0};
 
     points[2].efficiency = NAN;
     ck_assert_int_eq(lk_chart_efficiency(&c, &f, 1), LK_OK);
     ck_assert_double_gt(c.panels[0]->y.to, 1.25);
-    ck_assert(noted(&c, "1 of 3 points have no number"));
+    ck_assert(plot_noted(&c, "1 of 3 points have no number"));
     lk_chart_fini(&c);
 }
 END_TEST
@@ -279,7 +165,7 @@ START_TEST(measured_runs_are_a_curve)
     struct lk_chart c = {0};
 
     ck_assert_int_eq(lk_chart_scaling(&c, LK_CHART_EFFICIENCY, NULL, 0, m, LK_COUNT(m)), LK_OK);
-    l = find(c.panels[0], LK_CHART_POINTS, "measured: host", 0);
+    l = plot_layer(c.panels[0], LK_CHART_POINTS, "measured: host", 0);
     ck_assert_uint_eq(l->n_marks, 2);
     ck_assert_double_eq(l->marks[1].lo, 0.88);
     ck_assert_str_eq(l->marks[1].text, "91 %");
@@ -326,8 +212,8 @@ START_TEST(waterfall)
     ck_assert_str_eq(p->y.ticks[5].label, "step");
     ck_assert_double_eq_tol(p->layers[5]->marks[0].x2, 0.0161, 1e-12);
     ck_assert_str_eq(p->layers[5]->marks[0].text, "16.1 ms, 100.0 %");
-    ck_assert(noted(&c, "6 losses below 0.1 %"));
-    draw(&c);
+    ck_assert(plot_noted(&c, "6 losses below 0.1 %"));
+    plot_draw(&c);
     lk_chart_fini(&c);
     v.mean_s[LK_LOSS_IDEAL] = NAN;
     ck_assert_int_eq(lk_chart_waterfall(&c, &v), LK_EEVIDENCE);
@@ -337,8 +223,8 @@ END_TEST
 /* What is lost is stacked upwards, what is gained below zero: the parts sum to the step. */
 START_TEST(losses_by_gpus)
 {
-    struct lk_forecast_point points[] = {point(2, 0.0125, NAN), point(1, 0.010, NAN)};
-    struct lk_forecast f = forecast("this machine", points, LK_COUNT(points));
+    struct lk_forecast_point points[] = {plot_point(2, 0.0125, NAN), plot_point(1, 0.010, NAN)};
+    struct lk_forecast f = plot_forecast("this machine", points, LK_COUNT(points));
     const struct lk_chart_layer *l;
     struct lk_chart c = {0};
 
@@ -348,13 +234,13 @@ START_TEST(losses_by_gpus)
     points[0].losses_s[LK_LOSS_REST] = -0.0005;
     ck_assert_int_eq(lk_chart_losses(&c, &f, 1), LK_OK);
     ck_assert_str_eq(c.panels[0]->x.ticks[1].label, "2");
-    l = find(c.panels[0], LK_CHART_BOXES, "blocking communication", 0);
+    l = plot_layer(c.panels[0], LK_CHART_BOXES, "blocking communication", 0);
     ck_assert_double_eq_tol(l->marks[0].lo, 0.8, 1e-12);
     ck_assert_double_eq_tol(l->marks[0].hi, 1.04, 1e-12);
-    l = find(c.panels[0], LK_CHART_BOXES, "host gaps and the rest", 0);
+    l = plot_layer(c.panels[0], LK_CHART_BOXES, "host gaps and the rest", 0);
     ck_assert_double_eq_tol(l->marks[0].lo, -0.04, 1e-12);
     ck_assert_double_eq(l->marks[0].hi, 0);
-    draw(&c);
+    plot_draw(&c);
     lk_chart_fini(&c);
 }
 END_TEST
@@ -400,15 +286,15 @@ START_TEST(timeline)
     fill_trace(&traces[1], spans[1], 1, 10 * LK_NS_PER_MS);
     ck_assert_int_eq(lk_chart_timeline(&c, traces, 2, -1), LK_OK);
     /* Rank 0 arrives at 7 ms from the start and waits for rank 1 until 9; the wire takes 2 more. */
-    l = find(c.panels[0], LK_CHART_BOXES, "collective: waiting for the last rank", 0);
+    l = plot_layer(c.panels[0], LK_CHART_BOXES, "collective: waiting for the last rank", 0);
     ck_assert_uint_eq(l->n_marks, 1);
     ck_assert_double_eq_tol(l->marks[0].x, 0.007, 1e-9);
     ck_assert_double_eq_tol(l->marks[0].x2, 0.009, 1e-9);
-    l = find(c.panels[0], LK_CHART_BOXES, "collective: moving bytes", 0);
+    l = plot_layer(c.panels[0], LK_CHART_BOXES, "collective: moving bytes", 0);
     ck_assert_uint_eq(l->n_marks, 2);
     ck_assert_double_eq_tol(l->marks[1].x, 0.009, 1e-9);
     ck_assert_double_eq_tol(l->marks[1].x2, 0.011, 1e-9);
-    draw(&c);
+    plot_draw(&c);
     lk_chart_fini(&c);
     ck_assert_int_eq(lk_chart_timeline(&c, traces, 2, 7), LK_EEVIDENCE);
 }
@@ -442,7 +328,7 @@ START_TEST(stragglers)
     r.steps = steps;
     r.own_s = own;
     ck_assert_int_eq(lk_chart_stragglers(&c, &r), LK_OK);
-    l = find(c.panels[0], LK_CHART_BOXES, NULL, 0);
+    l = plot_layer(c.panels[0], LK_CHART_BOXES, NULL, 0);
     for (size_t i = 0; i < l->n_marks; i++)
         if (l->marks[i].share > 0.5) {
             const char *row = c.panels[0]->y.ticks[lround(l->marks[i].lo + 0.5)].label;
@@ -451,7 +337,7 @@ START_TEST(stragglers)
             bright++;
         }
     ck_assert_uint_eq(bright, 200);
-    ck_assert(noted(&c, "the most of 79 ranks and 5 steps"));
+    ck_assert(plot_noted(&c, "the most of 79 ranks and 5 steps"));
     lk_chart_fini(&c);
     free(own);
     free(ranks);
@@ -471,15 +357,53 @@ START_TEST(collectives)
     struct lk_chart c = {0};
 
     ck_assert_int_eq(lk_chart_collectives(&c, &curve, 1), LK_OK);
-    l = find(c.panels[0], LK_CHART_POINTS, "all_reduce, 8 GPUs", 0);
+    l = plot_layer(c.panels[0], LK_CHART_POINTS, "all_reduce, 8 GPUs", 0);
     ck_assert_double_eq(l->marks[1].y, 1e10);
-    ck_assert_double_eq(find(c.panels[0], LK_CHART_LINE, "expected", 0)->marks[0].y, 1.5e8);
-    draw(&c);
+    ck_assert_double_eq(plot_layer(c.panels[0], LK_CHART_LINE, "expected", 0)->marks[0].y, 1.5e8);
+    plot_draw(&c);
     lk_chart_fini(&c);
 }
 END_TEST
 
 /* ---- All of them ---- */
+
+/* An input gets the plots that it has the numbers for, each under a name of its own. */
+START_TEST(plots_fit_the_input)
+{
+    struct lk_forecast_point a[PLOT_SIDE * PLOT_SIDE], b[PLOT_SIDE * PLOT_SIDE];
+    struct lk_forecast f[] = {plot_grid(a, "A"), plot_grid(b, "B")};
+    struct lk_report_input in = {.title = "t", .forecasts = f, .n_forecasts = 2};
+    static const char *const names[] = {"efficiency", "throughput", "settings", "settings-2",
+                                        "grid",       "grid-2",     "whatif",   "whatif-2"};
+    struct lk_chart_list list = {0};
+
+    ck_assert_int_eq(lk_plots_make(&in, &list), LK_OK);
+    ck_assert_uint_eq(list.n, LK_COUNT(names));
+    for (size_t i = 0; i < list.n; i++)
+        ck_assert_str_eq(list.charts[i].name, names[i]);
+    ck_assert_str_eq(list.charts[3].title, "Which setting is best, B\nt");
+    lk_chart_list_fini(&list);
+}
+END_TEST
+
+/* Ten thousand points are drawn, all of them. */
+START_TEST(ten_thousand_points)
+{
+    enum { MANY = 10000 };
+    struct lk_forecast_point *points = malloc(sizeof *points * MANY);
+    struct lk_forecast f = plot_forecast("this machine", points, MANY);
+    struct lk_chart c = {0};
+
+    ck_assert_ptr_nonnull(points);
+    for (int i = 0; i < MANY; i++)
+        points[i] = plot_point(i + 1, 0.010 + 1e-6 * i, NAN);
+    ck_assert_int_eq(lk_chart_efficiency(&c, &f, 1), LK_OK);
+    ck_assert_uint_eq(plot_layer(c.panels[0], LK_CHART_POINTS, NULL, 0)->n_marks, MANY);
+    plot_draw(&c);
+    lk_chart_fini(&c);
+    free(points);
+}
+END_TEST
 
 /* gnuplot gets names as text alone, whatever they hold: none makes a file, and all are drawn. */
 START_TEST(hostile_names_are_text)
@@ -498,11 +422,11 @@ START_TEST(hostile_names_are_text)
     };
     char *boo;
 
-    ck_assert_int_eq(lk_path_join(&boo, dir, "boo"), LK_OK);
+    ck_assert_int_eq(lk_path_join(&boo, plot_dir, "boo"), LK_OK);
     for (size_t i = 0; i < LK_COUNT(names); i++) {
-        struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(2, 0.011, 0.011),
-                                             point(1, 0.010, NAN), point(2, 0.012, NAN)};
-        struct lk_forecast f = forecast(names[i], points, LK_COUNT(points));
+        struct lk_forecast_point points[] = {plot_point(1, 0.010, NAN), plot_point(2, 0.011, 0.011),
+                                             plot_point(1, 0.010, NAN), plot_point(2, 0.012, NAN)};
+        struct lk_forecast f = plot_forecast(names[i], points, LK_COUNT(points));
         struct lk_report_input in = {.title = names[i], .forecasts = &f, .n_forecasts = 1};
         struct lk_chart_list list = {0};
         size_t size;
@@ -511,9 +435,9 @@ START_TEST(hostile_names_are_text)
         points[2].config.accumulation = points[3].config.accumulation = 2;
         ck_assert_msg(lk_plots_make(&in, &list) == LK_OK, "%s", lk_error_text());
         ck_assert_int_eq(lk_chart_note(&list.charts[0], "%s", names[i]), LK_OK);
-        draw(&list.charts[0]);
+        plot_draw(&list.charts[0]);
         ck_assert(!lk_file_exists(boo));
-        svg = read_part("efficiency", "svg", &size);
+        svg = plot_read("efficiency", "svg", &size);
         ck_assert_ptr_null(strstr(svg, "<script>"));
         free(svg);
         lk_chart_list_fini(&list);
@@ -525,27 +449,27 @@ END_TEST
 /* What gnuplot writes goes to no file that a link leads to elsewhere. */
 START_TEST(a_planted_link_is_not_followed)
 {
-    struct lk_forecast_point points[] = {point(1, 0.010, NAN), point(2, 0.011, NAN)};
-    struct lk_forecast f = forecast("c", points, LK_COUNT(points));
+    struct lk_forecast_point points[] = {plot_point(1, 0.010, NAN), plot_point(2, 0.011, NAN)};
+    struct lk_forecast f = plot_forecast("c", points, LK_COUNT(points));
     struct lk_chart c = {0};
-    char *link_path, *target;
+    char *link_path, *other;
 
     ck_assert_int_eq(lk_chart_efficiency(&c, &f, 1), LK_OK);
-    ck_assert_int_eq(lk_asprintf(&link_path, "%s/efficiency.png.tmp", dir), LK_OK);
-    ck_assert_int_eq(lk_asprintf(&target, "%s/target", dir), LK_OK);
-    ck_assert_int_eq(symlink(target, link_path), 0);
-    draw(&c);
-    ck_assert(!lk_file_exists(target));
+    ck_assert_int_eq(lk_asprintf(&link_path, "%s/efficiency.png.tmp", plot_dir), LK_OK);
+    ck_assert_int_eq(lk_asprintf(&other, "%s/target", plot_dir), LK_OK);
+    ck_assert_int_eq(symlink(other, link_path), 0);
+    plot_draw(&c);
+    ck_assert(!lk_file_exists(other));
     lk_chart_fini(&c);
     free(link_path);
-    free(target);
+    free(other);
 }
 END_TEST
 
 SUITE(plot, c)
 {
     tcase_set_timeout(c, 60);
-    tcase_add_checked_fixture(c, make_dir, remove_dir);
+    tcase_add_checked_fixture(c, plot_make_dir, plot_remove_dir);
     tcase_add_test(c, efficiency);
     tcase_add_test(c, throughput);
     tcase_add_test(c, all_forecasts_are_drawn);
@@ -559,6 +483,8 @@ SUITE(plot, c)
     tcase_add_test(c, timeline);
     tcase_add_test(c, stragglers);
     tcase_add_test(c, collectives);
+    tcase_add_test(c, plots_fit_the_input);
+    tcase_add_test(c, ten_thousand_points);
     tcase_add_test(c, hostile_names_are_text);
     tcase_add_test(c, a_planted_link_is_not_followed);
 }
