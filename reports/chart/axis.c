@@ -128,8 +128,10 @@ static double linear_step(double length)
 
 static enum lk_status add_linear(struct lk_chart_axis *a)
 {
-    double step = linear_step(a->to - a->from), first = ceil(a->from / step - 1e-9);
-    double last = floor(a->to / step + 1e-9);
+    /* There is no half GPU: counts on an axis of powers of two are whole. */
+    bool whole = a->scale == LK_CHART_LOG2 && a->dim == LK_DIM_COUNT;
+    double step = fmax(linear_step(a->to - a->from), whole ? 1 : 0);
+    double first = ceil(a->from / step - 1e-9), last = floor(a->to / step + 1e-9);
 
     for (double k = first; k <= last; k++)
         LK_PASS(add_value(a, k == 0 ? 0 : k * step));

@@ -397,12 +397,18 @@ static enum lk_status put_title(const struct page *g, const struct lk_chart_laye
 
     if (!l->label)
         return lk_writer_printf(g->w, " notitle");
-    LK_PASS(lk_writer_printf(g->w, " title "));
+    LK_PASS(lk_writer_printf(g->w, " title ''"));
     most = most < 12 ? 6 : most - 6;
-    if (characters(l->label) <= most)
-        return lk_gnuplot_quote(g->w, l->label);
-    LK_PASS(quote(g->w, l->label, first_line(l->label, most, &skip), false));
-    return lk_writer_printf(g->w, ".'…'");
+    for (const char *text = l->label; *text; text += skip) { /* on one line */
+        size_t n = first_line(text, most, &skip), used = characters(text) - characters(text + n);
+
+        LK_PASS(lk_writer_printf(g->w, text == l->label ? "." : ".' '."));
+        LK_PASS(quote(g->w, text, n, false));
+        if (text[skip] && (used + 1 >= most || text[n] != '\n'))
+            return lk_writer_printf(g->w, ".'…'");
+        most -= used + 1;
+    }
+    return LK_OK;
 }
 
 static bool has_bars(const struct lk_chart_layer *l)

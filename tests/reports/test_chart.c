@@ -92,6 +92,8 @@ START_TEST(one_point_has_a_range)
     ck_assert(panel->x.from < 8 && panel->x.to > 8);
     ck_assert(panel->y.from < 2 && panel->y.to > 2);
     ck_assert_uint_gt(panel->x.n_ticks, 0);
+    for (size_t i = 0; i < panel->x.n_ticks; i++) /* of whole GPUs */
+        ck_assert_double_eq(panel->x.ticks[i].at, floor(panel->x.ticks[i].at));
     end();
 }
 END_TEST
@@ -226,6 +228,28 @@ START_TEST(names_are_quoted)
 }
 END_TEST
 
+static enum lk_status put_script(struct lk_writer *w)
+{
+    return lk_gnuplot_script(w, &chart, &lk_draw_slide);
+}
+
+/* An entry of the key has one line, so that it does not cover the next; a long one ends in "…". */
+START_TEST(the_key_has_a_line_an_entry)
+{
+    char *text;
+
+    begin(LK_CHART_LINEAR, LK_CHART_LINEAR, LK_CHART_POINTS);
+    free(layer->label);
+    ck_assert_int_eq(lk_strdup(&layer->label, "two\nlines"), LK_OK);
+    mark(1, 2);
+    finish();
+    text = written(put_script);
+    ck_assert_ptr_nonnull(strstr(text, " title ''.'two'.' '.'lines'"));
+    free(text);
+    end();
+}
+END_TEST
+
 START_TEST(type_is_in_proportion)
 {
     struct lk_draw_options o = lk_draw_slide;
@@ -251,5 +275,6 @@ SUITE(chart, c)
     tcase_add_test(c, an_empty_chart_is_refused);
     tcase_add_test(c, the_table_has_a_row_a_mark);
     tcase_add_test(c, names_are_quoted);
+    tcase_add_test(c, the_key_has_a_line_an_entry);
     tcase_add_test(c, type_is_in_proportion);
 }
