@@ -117,9 +117,11 @@ bool plot_noted(const struct lk_chart *c, const char *text)
 
 struct lk_forecast plot_forecast(const char *cluster, struct lk_forecast_point *points, size_t n)
 {
-    return (struct lk_forecast){.job = (char[]){"gpt"},
+    static char job[] = "gpt", unit[] = "sequence";
+
+    return (struct lk_forecast){.job = job,
                                 .cluster = (char *)cluster,
-                                .sample_unit = (char[]){"sequence"},
+                                .sample_unit = unit,
                                 .level = 0.9,
                                 .points = points,
                                 .n_points = n};
