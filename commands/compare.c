@@ -1,17 +1,18 @@
 /*
  * lockstep compare: what differs between runs, clusters, forecasts or jobs, and whether by more
- * than their noise. Divisions: inputs, answers, tables and values, running.
+ * than their noise; and what a job does on one cluster and on another, whose forecasts are made
+ * here. Divisions: answers, tables and values, running.
  */
 #include "facts/compare.h"
 #include "base/array.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "base/label.h"
+#include "commands/axis_lists.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "commands/inputs.h"
-#include "profiler/analysis/run_compare.h"
+#include "commands/compare_impl.h"
 #include "sim/cluster_compare.h"
+#include "sim/forecast/contradiction.h"
+#include "sim/forecast/paired.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -20,6 +21,7 @@
 #include <string.h>
 
 struct options {
+    const char *axes[LK_AXIS_COUNT]; /* those of LK_AXIS_RUN_LIST: of a job on clusters */
     struct lk_page_options page;
     struct lk_gate_options gate;
     const char *log;
@@ -27,136 +29,10 @@ struct options {
 
 #define OPTION(...) ROW(struct options, __VA_ARGS__)
 
-static const struct lk_option rows[] = {
-    PAGE_ROWS(OPTION), GATE_ROWS(OPTION, "ratio"), OPTION(LOG_OPTION), {0}};
-
-/* ---- Inputs ---- */
-
-/* X(kind, name, schema of its file): a run is a folder. */
-#define KIND_LIST(X)                                                                               \
-    X(KIND_RUN, "run", "")                                                                         \
-    X(KIND_CLUSTER, "cluster", LK_CLUSTER_SCHEMA)                                                  \
-    X(KIND_FORECAST, "forecast", LK_FORECAST_SCHEMA)                                               \
-    X(KIND_JOB, "job", LK_JOB_SCHEMA)
-
-enum kind { KIND_LIST(LK_WORD_VALUE) KIND_COUNT };
-static const char *const kind_names[] = {KIND_LIST(LK_WORD_NAME)};
-static const char *const schemas[] = {KIND_LIST(LK_WORD_THIRD)};
-
-enum { SIDES_MAX = 16 };
-
-struct side {
-    const char *name;
-    enum kind kind;
-    union {
-        struct lk_run_set runs;
-        struct lk_cluster cluster;
-        struct lk_forecast forecast;
-        struct lk_job job;
-    } of; /* by kind, when read */
-    bool read;
-};
-
-struct sides {
-    struct side v[SIDES_MAX];
-    int n;
-};
-
-/* Find out the kind of a file by its member "schema". */
-static enum lk_status kind_of_file(const char *path, enum kind *out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_json_doc *doc = NULL;
-    const char *schema;
-    int k = 0;
-
-    LK_TRY(lk_json_load(path, &doc));
-    LK_TRY(lk_json_expect(lk_json_root(doc), LK_JSON_OBJECT));
-    LK_TRY(lk_json_text(lk_json_root(doc), "schema", &schema));
-    while (k < KIND_COUNT && strcmp(schemas[k], schema) != 0)
-        k++;
-    if (k == KIND_COUNT)
-        LK_TRY(lk_fail(LK_EPARSE,
-                       "%s: its schema is '%s': only runs, clusters, forecasts and jobs "
-                       "can be compared",
-                       path, schema));
-    *out = (enum kind)k;
-out:
-    lk_json_free(doc);
-    return st;
-}
-
-static enum lk_status kind_of(const char *name, enum kind *out)
-{
-    *out = lk_is_folder(name) ? KIND_RUN : KIND_CLUSTER;
-    if (*out == KIND_RUN ||
-        (!lk_is_file(name) && !strchr(name, '/') && !lk_ends_with(name, ".json")))
-        return LK_OK;
-    LK_PASS(lk_file_check(name));
-    return kind_of_file(name, out);
-}
-
-static enum lk_status read_side(struct side *s)
-{
-    enum lk_status st = LK_OK;
-
-    switch (s->kind) {
-    case KIND_RUN:
-        st = lk_run_set_read(&s->name, 1, &s->of.runs);
-        break;
-    case KIND_CLUSTER:
-        st = find_cluster(s->name, &s->of.cluster);
-        break;
-    case KIND_FORECAST:
-        st = lk_forecast_read(s->name, &s->of.forecast);
-        break;
-    case KIND_JOB:
-        st = lk_job_read(s->name, &s->of.job);
-        break;
-    case KIND_COUNT:
-        break;
-    }
-    s->read = st == LK_OK;
-    return st;
-}
-
-static void free_sides(struct sides *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        struct side *side = &s->v[i];
-
-        if (!side->read)
-            continue;
-        if (side->kind == KIND_RUN)
-            lk_run_set_fini(&side->of.runs);
-        else if (side->kind == KIND_CLUSTER)
-            lk_cluster_fini(&side->of.cluster);
-        else if (side->kind == KIND_FORECAST)
-            lk_forecast_fini(&side->of.forecast);
-        else
-            lk_job_fini(&side->of.job);
-    }
-}
-
-/* Read all sides; all must be of one kind. The caller frees them after a failure, too. */
-static enum lk_status read_sides(const char **names, int n, struct sides *out)
-{
-    if (n < 2)
-        return lk_fail(LK_EUSAGE, "with what? Usage: lockstep compare A B [C...]");
-    for (int i = 0; i < n; i++) {
-        out->v[i].name = names[i];
-        LK_PASS(kind_of(names[i], &out->v[i].kind));
-        if (out->v[i].kind != out->v[0].kind)
-            return lk_fail(LK_EUSAGE,
-                           "%s is a %s, %s is a %s: only inputs of one kind can be "
-                           "compared",
-                           names[0], kind_names[out->v[0].kind], names[i],
-                           kind_names[out->v[i].kind]);
-    }
-    for (out->n = 0; out->n < n; out->n++)
-        LK_PASS(read_side(&out->v[out->n]));
-    return LK_OK;
-}
+static const struct lk_option rows[] = {LK_AXIS_RUN_LIST(AXIS_ROW) PAGE_ROWS(OPTION),
+                                        GATE_ROWS(OPTION, "ratio"),
+                                        OPTION(LOG_OPTION),
+                                        {0}};
 
 /* Append the points of one side compared with A. */
 static enum lk_status compare(const struct side *a, const struct side *b, char letter,
@@ -171,9 +47,15 @@ static enum lk_status compare(const struct side *a, const struct side *b, char l
     case KIND_CLUSTER:
         LK_PASS(lk_compare_clusters(&a->of.cluster, &b->of.cluster, &out->points));
         break;
-    case KIND_FORECAST:
-        LK_PASS(lk_compare_forecasts(&a->of.forecast, &b->of.forecast, &out->points));
+    case KIND_FORECAST: {
+        const struct lk_drawn_forecast x = {&a->of.forecast, a->drawn.draws_s, a->drawn.n_draws,
+                                            COMPARE_SEED};
+        const struct lk_drawn_forecast y = {&b->of.forecast, b->drawn.draws_s, b->drawn.n_draws,
+                                            COMPARE_SEED};
+
+        LK_PASS(lk_compare_drawn(&x, &y, &out->points));
         break;
+    }
     case KIND_JOB:
         LK_PASS(lk_compare_jobs(&a->of.job, &b->of.job, &out->points));
         break;
@@ -224,40 +106,52 @@ static const struct lk_compared *choose(const struct lk_comparison *c, char lett
     return best;
 }
 
+/* Return what a side is called in sentences: its letter, or its cluster as the user named it. */
+static const char *called(const struct sides *s, char letter)
+{
+    static const char *const letters[SIDES_MAX] = {"A", "B", "C", "D", "E", "F", "G", "H",
+                                                   "I", "J", "K", "L", "M", "N", "O", "P"};
+
+    return s->job ? s->v[letter - 'A'].name : letters[letter - 'A'];
+}
+
 /* Say how two sides differ at a point. */
-static enum lk_status say_point(const struct lk_compared *r, enum kind kind, struct lk_page *page)
+static enum lk_status say_point(const struct lk_compared *r, const struct sides *s,
+                                struct lk_page *page)
 {
     const struct lk_estimate *v = &r->ratio;
+    const char *x = called(s, 'A'), *y = called(s, r->other);
     char a[32], b[32];
 
     lk_units_format(r->dim, r->a.value, a, sizeof a);
     lk_units_format(r->dim, r->b.value, b, sizeof b);
     if (r->verdict == LK_DIFFERENCE_UNKNOWN)
         return lk_page_say(page,
-                           "%s: %c has %.2f times A's speed: %s against %s; without "
+                           "%s: %s has %.2f times %s's speed: %s against %s; without "
                            "intervals, chance is not told apart.",
-                           r->what, r->other, v->value, b, a);
+                           r->what, y, v->value, x, b, a);
     if (r->verdict == LK_DIFFERENCE_NOISE)
         return lk_page_say(page,
-                           "%s: %c does not differ from A beyond %s: %s against %s, %.2f "
+                           "%s: %s does not differ from %s beyond %s: %s against %s, %.2f "
                            "times the speed (%.2f to %.2f).",
-                           r->what, r->other,
-                           kind == KIND_FORECAST ? "their intervals" : "the noise", b, a, v->value,
-                           v->lo, v->hi);
+                           r->what, y, x,
+                           s->v[0].kind == KIND_FORECAST ? "their intervals" : "the noise", b, a,
+                           v->value, v->lo, v->hi);
     if (v->value <= 0.5)
         return lk_page_say(page,
-                           "%s: %c takes %.2f times as long as A (%.2f to %.2f): %s against "
+                           "%s: %s takes %.2f times as long as %s (%.2f to %.2f): %s against "
                            "%s.",
-                           r->what, r->other, 1 / v->value, 1 / v->hi, 1 / v->lo, b, a);
+                           r->what, y, 1 / v->value, x, 1 / v->hi, 1 / v->lo, b, a);
     if (v->value >= 2)
-        return lk_page_say(page, "%s: %c has %.2f times A's speed (%.2f to %.2f): %s against %s.",
-                           r->what, r->other, v->value, v->lo, v->hi, b, a);
+        return lk_page_say(page, "%s: %s has %.2f times %s's speed (%.2f to %.2f): %s against %s.",
+                           r->what, y, v->value, x, v->lo, v->hi, b, a);
     if (v->value < 1)
-        return lk_page_say(page, "%s: %c is %.1f %% slower (%.1f to %.1f): %s against %s.", r->what,
-                           r->other, 100 / v->value - 100, 100 / v->hi - 100, 100 / v->lo - 100, b,
-                           a);
-    return lk_page_say(page, "%s: %c is %.1f %% faster (%.1f to %.1f): %s against %s.", r->what,
-                       r->other, 100 * v->value - 100, 100 * v->lo - 100, 100 * v->hi - 100, b, a);
+        return lk_page_say(page, "%s: %s is %.1f %% slower than %s (%.1f to %.1f): %s against %s.",
+                           r->what, y, 100 / v->value - 100, x, 100 / v->hi - 100,
+                           100 / v->lo - 100, b, a);
+    return lk_page_say(page, "%s: %s is %.1f %% faster than %s (%.1f to %.1f): %s against %s.",
+                       r->what, y, 100 * v->value - 100, x, 100 * v->lo - 100, 100 * v->hi - 100, b,
+                       a);
 }
 
 /* Say which part of a run's step differs most, if the steps differ. */
@@ -319,6 +213,50 @@ static const char *reference_of(const struct side *s, int *n)
     return reference;
 }
 
+/* Say what contradicts the forecasts; *any is set if something does. */
+static enum lk_status say_contradictions(const struct sides *s, bool *any, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    char *text = NULL;
+
+    for (int i = 0; i < s->n && s->v[0].kind == KIND_FORECAST; i++) {
+        const struct lk_forecast *f = &s->v[i].of.forecast;
+        size_t told = lk_contradictions_told(f);
+
+        for (size_t k = 0; k < told; k++) {
+            free(text);
+            text = NULL;
+            LK_TRY(lk_asprintf(&text, "%s: %s", s->v[i].name, f->answer[k]));
+            LK_TRY(lk_page_contradict(page, text));
+        }
+        *any |= f->n_contradictions > 0;
+    }
+out:
+    free(text);
+    return st;
+}
+
+/* Say what a million samples cost on the clusters at a point, where the prices are known. */
+static enum lk_status say_cost(const struct sides *s, int side, const struct lk_compared *r,
+                               struct lk_page *page)
+{
+    double cost[2] = {NAN, NAN};
+    const int of[2] = {0, side};
+
+    for (int k = 0; k < 2; k++) {
+        const struct lk_forecast *f = &s->v[of[k]].of.forecast;
+
+        for (size_t i = 0; i < f->n_points; i++)
+            if (f->points[i].config.world_size == r->gpus && f->points[i].plan.known &&
+                f->points[i].step_s == (k ? r->b.value : r->a.value))
+                cost[k] = f->points[i].plan.cost_per_million;
+    }
+    if (isnan(cost[0]) || isnan(cost[1]))
+        return LK_OK;
+    return lk_page_say(page, "A million samples cost %.2f on %s and %.2f on %s.", cost[1],
+                       called(s, (char)('A' + side)), cost[0], called(s, 'A'));
+}
+
 static enum lk_status say(const struct lk_run_comparison *c, const struct sides *s, int side,
                           struct lk_page *page)
 {
@@ -333,20 +271,22 @@ static enum lk_status say(const struct lk_run_comparison *c, const struct sides 
                            "%c has the same numbers as A, from the same sources: nothing "
                            "here tells them apart.",
                            letter);
-    LK_PASS(say_point(r, kind, page));
+    LK_PASS(say_point(r, s, page));
     if (kind == KIND_RUN)
         LK_PASS(say_part(c, r, page));
     if (kind == KIND_CLUSTER && small != r)
-        LK_PASS(say_point(small, kind, page));
+        LK_PASS(say_point(small, s, page));
     if (r->efficiency_a > 0 && r->efficiency_b > 0) {
         const char *of_a = reference_of(&s->v[0], &n_a), *of_b = reference_of(&s->v[side], &n_b);
 
         LK_PASS(lk_page_say(page,
-                            "There %c reaches %.0f %% of linear scaling from %.*s, A %.0f %% from "
+                            "There %s reaches %.0f %% of linear scaling from %.*s, %s %.0f %% from "
                             "%.*s.",
-                            letter, 100 * r->efficiency_b, n_b, of_b, 100 * r->efficiency_a, n_a,
-                            of_a));
+                            called(s, letter), 100 * r->efficiency_b, n_b, of_b, called(s, 'A'),
+                            100 * r->efficiency_a, n_a, of_a));
     }
+    if (s->job)
+        LK_PASS(say_cost(s, side, r, page));
     return say_counts(&c->points, letter, page);
 }
 
@@ -404,7 +344,8 @@ static enum lk_status put_notes(const struct sides *s, const struct lk_run_compa
     bool single = false;
 
     for (int i = 0; i < s->n; i++)
-        LK_PASS(lk_page_note(page, "%c: %s", 'A' + i, s->v[i].name));
+        LK_PASS(lk_page_note(page, "%c: %s%s%s", 'A' + i, s->job ? s->job : "",
+                             s->job ? " on " : "", s->v[i].name));
     if (c->points.only_a || c->points.only_b)
         LK_PASS(lk_page_note(page,
                              "not compared, since the other side lacks them%s: %zu points of "
@@ -421,7 +362,12 @@ static enum lk_status put_notes(const struct sides *s, const struct lk_run_compa
         LK_PASS(lk_page_note(page, "a side has one repetition: intervals are from its steps alone, "
                                    "and how much repetitions differ is not known (--repetitions "
                                    "3)"));
-    if (s->v[0].kind == KIND_FORECAST)
+    if (s->job)
+        LK_PASS(lk_page_note(page,
+                             "the forecasts are those of lockstep predict; what is not known "
+                             "of the job is the same on all clusters, and cancels in a ratio; "
+                             "so does what is not known of networks of one kind"));
+    else if (s->v[0].kind == KIND_FORECAST)
         LK_PASS(lk_page_note(page, "both intervals are taken as independent: errors that the "
                                    "forecasts share make the ratio surer than shown"));
     return LK_OK;
@@ -448,29 +394,42 @@ static enum lk_status check_gate(const struct options *o, const struct sides *s,
 
 static enum lk_status run(void *options, const char **names, int n, struct lk_page *page)
 {
+    const struct options *o = options;
     enum lk_status st = LK_OK;
     struct sides sides = {0};
     struct lk_run_comparison c = {0};
+    bool contradicted = false;
 
-    LK_TRY(read_sides(names, n, &sides));
-    for (int i = 1; i < sides.n; i++)
-        LK_TRY(compare(&sides.v[0], &sides.v[i], (char)('A' + i), &c));
-    LK_TRY(check_gate(options, &sides, &c.points));
+    LK_TRY(compare_sides_open(o->axes, names, n, &sides));
+    LK_TRY(say_contradictions(&sides, &contradicted, page));
+    for (int i = 1; i < sides.n; i++) {
+        st = compare(&sides.v[0], &sides.v[i], (char)('A' + i), &c);
+        /* What is contradicted has no numbers to compare: that is the answer. */
+        if (st != LK_OK && !(st == LK_EEVIDENCE && contradicted))
+            goto out;
+    }
+    if (contradicted && !c.points.n) {
+        st = lk_fail(LK_ECONTRADICTED, "%s", page->answer[0]);
+        goto out;
+    }
+    LK_TRY(check_gate(o, &sides, &c.points));
     for (int i = 1; i < sides.n; i++)
         LK_TRY(say(&c, &sides, i, page));
     LK_TRY(put_tables(&c, sides.v[0].kind, sides.n > 2, page));
     LK_TRY(put_values(&c.points, page));
     LK_TRY(put_notes(&sides, &c, page));
+    if (contradicted)
+        st = lk_fail(LK_ECONTRADICTED, "%s", page->answer[0]);
 out:
     lk_run_comparison_fini(&c);
-    free_sides(&sides);
+    compare_sides_fini(&sides);
     return st;
 }
 
 const struct lk_command lk_command_compare = {
     .name = "compare",
-    .usage = "A B [C...]",
-    .help = "show what differs between runs, clusters, forecasts or jobs, beyond their noise",
+    .usage = "A B [C...] | JOB CLUSTER CLUSTER...",
+    .help = "show what differs between runs, clusters, forecasts, jobs, or a job on clusters",
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = SIDES_MAX,

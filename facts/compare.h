@@ -81,12 +81,15 @@ bool lk_compare_one_number(const struct lk_quantity *a, const struct lk_quantity
 enum lk_status lk_compare_quantity(struct lk_comparison *c, enum lk_dimension dim,
                                    const struct lk_quantity *a, const struct lk_quantity *b,
                                    const char *what);
+/* Find the ratio of speeds, B over A, at point i of A and point k of B; false: it is taken from
+ * both intervals. */
+typedef bool lk_compare_ratio(void *user, size_t i, size_t k, struct lk_estimate *out);
 /*
  * Compare forecasts: configurations that both have; jobs: compute at each local batch. Clusters:
- * sim/cluster_compare.h.
+ * sim/cluster_compare.h. ratio NULL: both intervals are taken as independent.
  */
 enum lk_status lk_compare_forecasts(const struct lk_forecast *a, const struct lk_forecast *b,
-                                    struct lk_comparison *out);
+                                    lk_compare_ratio *ratio, void *user, struct lk_comparison *out);
 enum lk_status lk_compare_jobs(const struct lk_job *a, const struct lk_job *b,
                                struct lk_comparison *out);
 

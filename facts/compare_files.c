@@ -122,13 +122,17 @@ static const struct lk_forecast_point *find_configuration(const struct lk_foreca
 }
 
 enum lk_status lk_compare_forecasts(const struct lk_forecast *a, const struct lk_forecast *b,
-                                    struct lk_comparison *out)
+                                    lk_compare_ratio *ratio, void *user, struct lk_comparison *out)
 {
     for (size_t i = 0; i < a->n_points; i++) {
         const struct lk_forecast_point *p = &a->points[i], *q = find_configuration(b, a, p);
         struct lk_compared row = {.dim = LK_DIM_TIME, .gpus = p->config.world_size};
+        struct lk_estimate paired;
         enum lk_status st;
+        bool is_paired;
 
+        if (isnan(p->step_s) || (q && isnan(q->step_s))) /* contradicted: it has no number */
+            continue;
         out->only_a += !q;
         if (!q)
             continue;
@@ -136,13 +140,16 @@ enum lk_status lk_compare_forecasts(const struct lk_forecast *a, const struct lk
         row.b = (struct lk_estimate){q->step_s, q->step_lo_s, q->step_hi_s, 0};
         row.efficiency_a = p->efficiency;
         row.efficiency_b = q->efficiency;
+        row.evidence_a = lk_evidence_name(p->evidence);
+        row.evidence_b = lk_evidence_name(q->evidence);
         st = name_configuration(a, p, &row);
         if (st != LK_OK) {
             free(row.what);
             free(row.labels);
             return st;
         }
-        LK_PASS(lk_compare_add(out, row, NULL));
+        is_paired = ratio && ratio(user, i, (size_t)(q - b->points), &paired);
+        LK_PASS(lk_compare_add(out, row, is_paired ? &paired : NULL));
     }
     for (size_t i = 0; i < b->n_points; i++)
         out->only_b += !find_configuration(a, b, &b->points[i]);

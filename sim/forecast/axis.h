@@ -139,7 +139,9 @@ struct lk_forecast_request {
     double level;         /* of the intervals, e.g. 0.90 */
     int draws;            /* Monte Carlo draws that the source makes for a point, e.g. 200 */
     uint64_t seed;
-    bool anyway;  /* by a model that is contradicted, too */
+    uint64_t network_seed; /* of what is not known of the network; 0: the seed. Forecasts of two
+                              networks differ in it, and in nothing else that is drawn */
+    bool anyway;           /* by a model that is contradicted, too */
     bool compare; /* with the current configuration, which joins the points of each count: `whatif`
                    */
     const struct lk_plan_request *plan; /* borrowed: memory, cost and time to the target of each

@@ -190,11 +190,13 @@ enum lk_status lk_basis_init(struct lk_basis *out, const struct lk_job *job,
         return lk_fail(LK_EUSAGE, "predictor: %d draws at level %g", options->draws,
                        options->level);
     assert(!costs || costs->n >= options->draws);
+    if (!b.options.network_seed)
+        b.options.network_seed = options->seed;
     b.runs = lk_runs_of(job, cluster);
     b.other_device = lk_device_same(job->place.device, cluster->gpu) < 0;
     LK_TRY(lk_known_stragglers_init(&b.slow, job, cluster));
     if (!costs)
-        LK_TRY(lk_drawn_costs_init(&b.own, cluster, options->draws, options->seed));
+        LK_TRY(lk_drawn_costs_init(&b.own, cluster, options->draws, b.options.network_seed));
     b.cost = costs ? costs->estimate : b.own.estimate;
     b.draws = costs ? costs->draws : b.own.draws;
     *out = b;

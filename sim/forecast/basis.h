@@ -37,9 +37,10 @@ struct lk_predictor_options {
     double level; /* of intervals, e.g. 0.90 */
     int draws;    /* e.g. 200 */
     uint64_t seed;
-    double scale_error; /* of the collectives' time, for each doubling of the ranks; NaN: the
-                           prior's */
-    size_t scale_tests; /* how many of the job's back-tests it rests on */
+    uint64_t network_seed; /* of what is not known of the network; 0: the seed */
+    double scale_error;    /* of the collectives' time, for each doubling of the ranks; NaN: the
+                              prior's */
+    size_t scale_tests;    /* how many of the job's back-tests it rests on */
     const struct lk_drawn_costs *costs; /* of the cluster and the seed, as many draws or more;
                                            borrowed. NULL: the predictor makes its own */
 };

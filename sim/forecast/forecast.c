@@ -293,6 +293,23 @@ out:
     return st;
 }
 
+/* Keeps the draws of the points, for comparisons with another forecast. */
+static enum lk_status keep_draws(const struct lk_pipeline *w, struct lk_gains *c)
+{
+    size_t n = w->request->draws > 0 ? (size_t)w->request->draws : 0;
+
+    LK_PASS(lk_alloc(&c->draws_s, w->n_points * n, sizeof *c->draws_s));
+    c->n_draws = n;
+    for (size_t i = 0; i < w->n_points; i++) {
+        const struct lk_item *item = &w->all.v[w->points[i].item];
+        bool has = item->at.n_draws == n && !item->hidden;
+
+        for (size_t d = 0; d < n; d++)
+            c->draws_s[i * n + d] = has ? item->at.draws_s[d] : NAN;
+    }
+    return LK_OK;
+}
+
 enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
                                const struct lk_forecast_request *request, struct lk_forecast *out,
                                struct lk_gains *compared)
@@ -328,6 +345,8 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
     LK_TRY(lk_pipeline_tell(&w, &c));
     LK_TRY(conclude(&w));
     LK_TRY(plan(&w, lk_plan_tell));
+    if (compared)
+        LK_TRY(keep_draws(&w, &c));
     *out = o;
     o = (struct lk_forecast){0};
     if (compared) {

@@ -71,6 +71,8 @@ struct lk_gains {
     struct lk_machine_gain *machines; /* none where one machine alone was asked for */
     size_t n_machines, machines_capacity;
     size_t n_refused; /* points of the grid that were left out */
+    double *draws_s;  /* steps of each point of the forecast in each draw; NaN: it has no draws */
+    size_t n_draws;   /* of a point */
 };
 
 /*

@@ -374,6 +374,7 @@ void lk_gains_fini(struct lk_gains *c)
 {
     free(c->effects);
     free(c->machines);
+    free(c->draws_s);
     *c = (struct lk_gains){0};
 }
 

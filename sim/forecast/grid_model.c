@@ -560,7 +560,8 @@ enum lk_status lk_grid_model_create(const struct lk_basis *b, struct lk_grid_mod
                                        .z_start = m->fresh + 10 * n,
                                        .z_hook = z_hook,
                                        .z_shard = z_shard,
-                                       .seed = b->options.seed};
+                                       .seed = b->options.seed,
+                                       .network_seed = b->options.network_seed};
     LK_TRY(lk_grid_parts_init(&m->parts, &inputs, n));
     *out = m;
     m = NULL;

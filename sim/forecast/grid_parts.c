@@ -405,8 +405,9 @@ enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_
     g->link_apart = g->link_share + n;
     g->network = g->link_share + 2 * n;
     for (size_t i = 0; i < n; i++) {
-        struct lk_rng links = lk_rng_init(inputs->seed, lk_rng_stream("sweep.link", i));
-        struct lk_rng network = lk_rng_init(inputs->seed, lk_rng_stream("sweep.network", i));
+        struct lk_rng links = lk_rng_init(inputs->network_seed, lk_rng_stream("sweep.link", i));
+        struct lk_rng network =
+            lk_rng_init(inputs->network_seed, lk_rng_stream("sweep.network", i));
         double nics_z;
 
         g->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);

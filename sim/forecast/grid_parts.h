@@ -65,7 +65,7 @@ struct lk_grid_evidence {
     const double *z_compute, *z_hook, *z_shard;
     const double *z_gamma, *z_delta, *z_kappa; /* of the overlap, of co-location, */
     const double *z_start;                     /* of a collective's start */
-    uint64_t seed;
+    uint64_t seed, network_seed;               /* of lk_predictor_options */
 };
 
 /* A part is named by its index: it moves when another is made. */

@@ -80,7 +80,7 @@ static enum lk_status make_costs(struct model *m)
 {
     if (m->options.costs)
         return LK_OK;
-    LK_PASS(lk_drawn_costs_init(&m->costs, m->cluster, m->options.draws, m->options.seed));
+    LK_PASS(lk_drawn_costs_init(&m->costs, m->cluster, m->options.draws, m->options.network_seed));
     m->options.costs = &m->costs;
     return LK_OK;
 }
@@ -461,12 +461,15 @@ enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluste
     struct model *m = NULL;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
-    *m = (struct model){
-        .job = job,
-        .global_batch = q->global_batch,
-        .compare = q->compare,
-        .options = {.level = q->level, .draws = q->draws, .seed = q->seed, .scale_error = NAN},
-        .reference_world_size = lk_runs_smallest(job, cluster)};
+    *m = (struct model){.job = job,
+                        .global_batch = q->global_batch,
+                        .compare = q->compare,
+                        .options = {.level = q->level,
+                                    .draws = q->draws,
+                                    .seed = q->seed,
+                                    .network_seed = q->network_seed ? q->network_seed : q->seed,
+                                    .scale_error = NAN},
+                        .reference_world_size = lk_runs_smallest(job, cluster)};
     LK_TRY(lk_fitted_cluster_init(&m->fitted, cluster));
     m->cluster = &m->fitted.cluster;
     m->reference_measured = m->reference_world_size > 0;

@@ -1,5 +1,6 @@
 /* Compare runs, clusters, forecasts and jobs as a user does; the slower side is made so. */
 #include "base/array.h"
+#include "base/csv.h"
 #include "base/file.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
@@ -20,6 +21,9 @@ static void make_files(void)
     scratch_set_up();
     sim_truth_cluster(&t, 1, &cluster);
     sim_truth_job(&t, 1, &job);
+    path = scratch_path(scratch_dir, "bare.json");
+    ck_assert_int_eq(lk_job_write(path, &job), LK_OK);
+    free(path);
     sim_truth_add_run(&t, &job, 1, 8, 1);
     sim_truth_add_run(&t, &job, 2, 8, 2);
     path = scratch_path(scratch_dir, "job.json");
@@ -128,9 +132,11 @@ START_TEST(forecasts)
     check(0, TEXTS("GPUs"), "predict job.json a.json --gpus=1,2,4,8 --draws=40 --out=fa.json");
     check(1, TEXTS("contradicts the step model of"),
           "predict job.json b.json --gpus=1,2,4 --draws=40 --anyway --out=fb.json");
-    check(0,
-          TEXTS("4 GPUs, batch 8: B does not differ", "beyond their intervals",
-                "of linear scaling from 1 GPU, A ", "1 points of A, 0 of the"),
+    /* What contradicts a side is said before what is compared. */
+    check(1,
+          TEXTS("fb.json: ", "contradicts the step model of", "4 GPUs, batch 8: B does not differ",
+                "beyond their intervals", "of linear scaling from 1 GPU, A ",
+                "1 points of A, 0 of the"),
           "compare fa.json fb.json");
 }
 END_TEST
@@ -170,11 +176,64 @@ START_TEST(runs)
 }
 END_TEST
 
+/* Read the ratio and its interval of the only row that a comparison has. */
+static struct lk_estimate ratio_of(const char *words)
+{
+    static const struct lk_csv_column columns[] = {
+        {"ratio", true}, {"ratio_lo", true}, {"ratio_hi", true}};
+    struct shell_result r =
+        shell_program(scratch_dir, "compare %s --format=csv --table=times > ratio.csv", words);
+    struct lk_estimate e = {0};
+    double *const into[] = {&e.value, &e.lo, &e.hi};
+    struct lk_csv *t = NULL;
+    char *path = scratch_path(scratch_dir, "ratio.csv");
+
+    ck_assert_msg(r.code == 0, "%s: %s", words, r.text);
+    ck_assert_msg(lk_csv_load(path, columns, LK_COUNT(columns), LK_CSV_EXTRA, &t) == LK_OK, "%s",
+                  lk_error_text());
+    free(path);
+    ck_assert_uint_eq(lk_csv_rows(t), 1);
+    for (size_t i = 0; i < LK_COUNT(columns); i++)
+        ck_assert_int_eq(lk_csv_positive(t, 0, i, into[i]), LK_OK);
+    lk_csv_free(t);
+    return e;
+}
+
+/* A job on two clusters is what `predict` says of each, with less doubt of the ratio than their
+ * intervals leave; one network twice is no difference at all. */
+START_TEST(a_job_on_clusters)
+{
+    struct lk_estimate paired, apart, none;
+
+    check(0,
+          TEXTS("8 GPUs, batch 16: ethernet-10g", "ethernet-25g", "There ethernet-10g reaches",
+                "A: bare.json on ethernet-25g"),
+          "compare bare.json ethernet-25g ethernet-10g --gpus 4,8");
+    check(0, TEXTS(""), "predict bare.json ethernet-25g --gpus 8 --out one.forecast.json");
+    check(0, TEXTS(""), "predict bare.json ethernet-10g --gpus 8 --out two.forecast.json");
+    paired = ratio_of("bare.json ethernet-25g ethernet-10g --gpus 8");
+    apart = ratio_of("one.forecast.json two.forecast.json");
+    none = ratio_of("bare.json ethernet-25g ethernet-25g --gpus 8");
+    ck_assert_double_eq_tol(paired.value, apart.value, 1e-9);
+    ck_assert_double_lt(paired.hi - paired.lo, apart.hi - apart.lo);
+    ck_assert_double_eq_tol(none.value, 1, 1e-12);
+    ck_assert_double_lt(none.hi - none.lo, 0.2 * (apart.hi - apart.lo));
+    check(0, TEXTS("C: bare.json on ethernet-100g", "ethernet-100g does not differ"),
+          "compare bare.json ethernet-25g ethernet-10g ethernet-100g --gpus 8");
+    check(3, TEXTS("failed: ratio{"),
+          "compare bare.json ethernet-25g ethernet-10g --gpus 8 --fail-below=0.99");
+}
+END_TEST
+
 static const struct {
     const char *words;
     int code;
     const char *says;
 } refused[] = {
+    {"compare job.json a.json", 2, "on which other cluster?"},
+    {"compare job.json a.json b.json", 2, "--gpus is missing"},
+    {"compare job.json a.json none.json --gpus=8", 1, "none.json"},
+    {"compare a.json b.json --gpus=8", 2, "--gpus goes with a job on two clusters"},
     {"compare", 2, "which two?"},
     {"compare a.json", 2, "with what?"},
     {"compare a.json job.json", 2, "a.json is a cluster, job.json is a job"},
@@ -207,5 +266,6 @@ SUITE(compare_cli, c)
     tcase_add_test(c, forecasts);
     tcase_add_test(c, jobs);
     tcase_add_test(c, runs);
+    tcase_add_test(c, a_job_on_clusters);
     tcase_add_loop_test(c, wrong_inputs_are_refused, 0, LK_COUNT(refused));
 }

@@ -1,6 +1,6 @@
 /*
  * tools/check-gpu without a GPU: it must report that there is none; its parts on the CPU are
- * compared with PyTorch's numbers; parts that fail, hang or are ended; README's table against
+ * compared with PyTorch's numbers; parts that fail, hang or are ended; docs/support.md against
  * result files. Also the bundle for GPU machines: programs that need only the C library.
  */
 #include "base/array.h"
@@ -18,9 +18,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* README as it was before any GPU ran anything. */
+/* The table of docs/support.md as it was before any GPU ran anything. */
 #define CLAIMS_NOTHING                                                                             \
-    "sed 's;| run on [^|]*|;| built, not yet run on a GPU |;' README.md > $dir/README.md && "
+    "sed 's;| run on [^|]*|;| built, not yet run on a GPU |;' docs/support.md > "                  \
+    "$dir/docs/support.md && "
 
 enum { SKIPPED = 77 };
 
@@ -301,13 +302,14 @@ START_TEST(every_part_on_a_machine_that_is_none)
         assert_machine_result(); /* says more of what failed */
     assert_code(code, 0);
     assert_machine_result();
-    /* README must then list the run if it is a result; for a quick run it need not. */
-    ck_assert_int_eq(shell("mkdir -p $dir/bench/results && rm $dir/out/gpu-cpu-* && " CLAIMS_NOTHING
-                           "cp $dir/out/" NAME "-[0-9][0-9].json $dir/bench/results/"),
-                     0);
-    assert_code(shell("tools/check-gpu --claims $dir/README.md"), 0);
+    /* The table must then list the run if it is a result; for a quick run it need not. */
+    ck_assert_int_eq(
+        shell("mkdir -p $dir/bench/results $dir/docs && rm $dir/out/gpu-cpu-* && " CLAIMS_NOTHING
+              "cp $dir/out/" NAME "-[0-9][0-9].json $dir/bench/results/"),
+        0);
+    assert_code(shell("tools/check-gpu --claims $dir/docs/support.md"), 0);
     ck_assert_int_eq(shell("sed -i 's/\"quick\": true/\"quick\": false/' $dir/bench/results/*"), 0);
-    assert_code(shell("tools/check-gpu --claims $dir/README.md"), 1);
+    assert_code(shell("tools/check-gpu --claims $dir/docs/support.md"), 1);
     assert_said("'training on a GPU, float32 and bfloat16' does not say that it ran");
     assert_said("'a GPU's job file and its forecast' does not say that it ran");
 }
@@ -493,29 +495,29 @@ START_TEST(ended_in_the_middle)
 }
 END_TEST
 
-/* ---- README's table ---- */
+/* ---- The table of docs/support.md ---- */
 
-START_TEST(readme_claims_what_was_run)
+START_TEST(the_table_claims_what_was_run)
 {
     assert_code(shell("tools/check-gpu --claims"), 0);
 }
 END_TEST
 
 #define RESULT                                                                                     \
-    "mkdir -p $dir/bench/results && " CLAIMS_NOTHING                                               \
+    "mkdir -p $dir/bench/results $dir/docs && " CLAIMS_NOTHING                                     \
     "echo '{\"schema\": \"lockstep-check-gpu\", \"device\": \"cuda\", \"date\": \"2030-01-31\", "  \
     "\"machine\": {\"gpu\": \"NVIDIA X1\"}, \"parts\": [{\"name\": \"gpus\", \"status\": "         \
     "\"%s\"}]}' > $dir/bench/results/gpu-x1-2030-01-31.json && "
 #define CLAIM                                                                                      \
     "sed -i 's;^| NCCL between GPUs[^|]*|.*;| NCCL between GPUs | run on %s, 2030-01-31 "          \
-    "([result](bench/results/gpu-x1-2030-01-31.json)) |;' $dir/README.md && "
-#define CLAIMS "tools/check-gpu --claims $dir/README.md"
+    "([result](../bench/results/gpu-x1-2030-01-31.json)) |;' $dir/docs/support.md && "
+#define CLAIMS "tools/check-gpu --claims $dir/docs/support.md"
 
 static const struct {
-    const char *status, *claimed; /* in the result file; the GPU in README, or NULL */
+    const char *status, *claimed; /* in the result file; the GPU in the table, or NULL */
     int code;
     const char *says;
-} readmes[] = {
+} tables[] = {
     {"pass", "NVIDIA X1", 0, ""},
     {"pass", NULL, 1, "does not say that it ran"},
     {"fail", "NVIDIA X1", 1, "in which it did not pass"},
@@ -526,13 +528,13 @@ static const struct {
 START_TEST(claims_are_held_against_results)
 {
     char line[4096];
-    int n = snprintf(line, sizeof line, RESULT, readmes[_i].status);
+    int n = snprintf(line, sizeof line, RESULT, tables[_i].status);
 
-    if (readmes[_i].claimed)
-        n += snprintf(line + n, sizeof line - (size_t)n, CLAIM, readmes[_i].claimed);
+    if (tables[_i].claimed)
+        n += snprintf(line + n, sizeof line - (size_t)n, CLAIM, tables[_i].claimed);
     snprintf(line + n, sizeof line - (size_t)n, CLAIMS);
-    assert_code(shell(line), readmes[_i].code);
-    assert_said(readmes[_i].says);
+    assert_code(shell(line), tables[_i].code);
+    assert_said(tables[_i].says);
 }
 END_TEST
 
@@ -590,8 +592,8 @@ SUITE(check_gpu, c)
     tcase_add_test(c, losses_that_differ_are_no_pass);
     tcase_add_test(c, parts_that_fail_or_hang);
     tcase_add_loop_test(c, ended_in_the_middle, 0, LK_COUNT(endings));
-    tcase_add_test(c, readme_claims_what_was_run);
-    tcase_add_loop_test(c, claims_are_held_against_results, 0, LK_COUNT(readmes));
+    tcase_add_test(c, the_table_claims_what_was_run);
+    tcase_add_loop_test(c, claims_are_held_against_results, 0, LK_COUNT(tables));
     tcase_add_test(c, programs_with_libraries_are_not_carried);
     tcase_add_test(c, static_libraries_are_found_and_linked);
 }

@@ -1,4 +1,4 @@
-"""Holds README's table against the result files in bench/results."""
+"""Holds the table of docs/support.md against the result files in bench/results."""
 import glob
 import json
 import os
@@ -22,13 +22,13 @@ def passes(result, name):
     return row["status"] == "pass"
 
 
-def claims(readme):
-    """Return a line for each claim that the result files do not support, or that is missing."""
-    folder = os.path.dirname(os.path.abspath(readme))
-    with open(readme) as f:
+def claims(table):
+    """Return a line for each claim of the file that the result files do not support, or that is missing."""
+    folder = os.path.dirname(os.path.abspath(table))
+    with open(table) as f:
         rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in f if line.startswith("|")]
     results = {}
-    for path in sorted(glob.glob(os.path.join(folder, "bench", "results", "gpu-*.json"))):
+    for path in sorted(glob.glob(os.path.join(folder, "..", "bench", "results", "gpu-*.json"))):
         with open(path) as f:
             found = json.load(f)
         if found.get("schema") == SCHEMA["schema"] and found["device"] == "cuda" and not found.get("quick"):

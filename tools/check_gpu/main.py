@@ -22,7 +22,7 @@ nothing failed; 1: something failed, or the check was ended; 2: usage; 77: no GP
     tools/check-gpu --quick --out /tmp/x   every part with a small model: does all of it run?
     tools/check-gpu --more --merge FILE    the parts that wait for a second call, added to the first's FILE
     tools/check-gpu --device cpu --out /tmp/x   the same parts without a GPU: tests this script only
-    tools/check-gpu --claims               does README claim what the result files show, and no more?
+    tools/check-gpu --claims               does docs/support.md claim what the result files show, and no more?
 
 Needs Python alone, and PyTorch for the parts that compare with it.
 """
@@ -53,7 +53,7 @@ def parse():
     a.add_argument("--python", default=sys.executable, help="that has PyTorch")
     a.add_argument("--keep", metavar="FOLDER", help="leave runs and logs here")
     a.add_argument("--list", action="store_true", help="parts and their times")
-    a.add_argument("--claims", nargs="?", const=os.path.join(ROOT, "README.md"), metavar="README", help="check README's table")
+    a.add_argument("--claims", nargs="?", const=os.path.join(ROOT, "docs", "support.md"), metavar="FILE", help="check the table of docs/support.md")
     p = a.parse_args()
     names = [part.name for part in PARTS]
     p.parts = p.parts.split(",") if p.parts else [part.name for part in PARTS if part.more == p.more]

@@ -1,4 +1,4 @@
-"""The parts of the check, most telling first, and what README may claim when they pass."""
+"""The parts of the check, most telling first, and what docs/support.md may claim when they pass."""
 import collections
 
 from check_gpu import correctness, machine, recording, speed
@@ -35,7 +35,7 @@ PARTS = [
     Part("sanitizer", "attention under compute-sanitizer", 395, correctness.sanitizer, needs_gpu=True, more=True),
 ]
 
-# Rows of README's table, and the parts (or suites) that must pass before a row may claim a run.
+# Rows of docs/support.md, and the parts (or suites) that must pass before a row may claim a run.
 FEATURES = [
     ("CUDA kernels of every op", ["suites/kernels"]),
     ("attention by cuDNN", ["suites/cudnn"]),

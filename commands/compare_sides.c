@@ -1,0 +1,193 @@
+/*
+ * The sides of lockstep compare. Divisions: files, a job on clusters, both.
+ */
+#include "commands/compare_impl.h"
+
+#include "base/file.h"
+#include "base/json.h"
+#include "commands/axis_lists.h"
+#include "commands/evidence_inputs.h"
+#include "commands/inputs.h"
+#include "facts/compare.h"
+#include "sim/forecast/paired.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kind_names[] = {COMPARE_KIND_LIST(LK_WORD_NAME)};
+static const char *const schemas[] = {COMPARE_KIND_LIST(LK_WORD_THIRD)};
+
+/* ---- Files ---- */
+
+/* Find out the kind of a file by its member "schema". */
+static enum lk_status kind_of_file(const char *path, enum kind *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json_doc *doc = NULL;
+    const char *schema;
+    int k = 0;
+
+    LK_TRY(lk_json_load(path, &doc));
+    LK_TRY(lk_json_expect(lk_json_root(doc), LK_JSON_OBJECT));
+    LK_TRY(lk_json_text(lk_json_root(doc), "schema", &schema));
+    while (k < KIND_COUNT && strcmp(schemas[k], schema) != 0)
+        k++;
+    if (k == KIND_COUNT)
+        LK_TRY(lk_fail(LK_EPARSE,
+                       "%s: its schema is '%s': only runs, clusters, forecasts and jobs "
+                       "can be compared",
+                       path, schema));
+    *out = (enum kind)k;
+out:
+    lk_json_free(doc);
+    return st;
+}
+
+static enum lk_status kind_of(const char *name, enum kind *out)
+{
+    *out = lk_is_folder(name) ? KIND_RUN : KIND_CLUSTER;
+    if (*out == KIND_RUN ||
+        (!lk_is_file(name) && !strchr(name, '/') && !lk_ends_with(name, ".json")))
+        return LK_OK;
+    LK_PASS(lk_file_check(name));
+    return kind_of_file(name, out);
+}
+
+static enum lk_status read_side(struct side *s)
+{
+    enum lk_status st = LK_OK;
+
+    switch (s->kind) {
+    case KIND_RUN:
+        st = lk_run_set_read(&s->name, 1, &s->of.runs);
+        break;
+    case KIND_CLUSTER:
+        st = find_cluster(s->name, &s->of.cluster);
+        break;
+    case KIND_FORECAST:
+        st = lk_forecast_read(s->name, &s->of.forecast);
+        break;
+    case KIND_JOB:
+        st = lk_job_read(s->name, &s->of.job);
+        break;
+    case KIND_COUNT:
+        break;
+    }
+    s->read = st == LK_OK;
+    return st;
+}
+
+void compare_sides_fini(struct sides *s)
+{
+    for (int i = 0; i < s->n; i++) {
+        struct side *side = &s->v[i];
+
+        lk_gains_fini(&side->drawn);
+        if (!side->read)
+            continue;
+        if (side->kind == KIND_RUN)
+            lk_run_set_fini(&side->of.runs);
+        else if (side->kind == KIND_CLUSTER)
+            lk_cluster_fini(&side->of.cluster);
+        else if (side->kind == KIND_FORECAST)
+            lk_forecast_fini(&side->of.forecast);
+        else
+            lk_job_fini(&side->of.job);
+    }
+}
+
+/* Read sides of one kind. */
+static enum lk_status read_sides(const char **names, int n, struct sides *out)
+{
+    for (int i = 0; i < n; i++) {
+        out->v[i].name = names[i];
+        LK_PASS(kind_of(names[i], &out->v[i].kind));
+        if (out->v[i].kind != out->v[0].kind)
+            return lk_fail(LK_EUSAGE,
+                           "%s is a %s, %s is a %s: only inputs of one kind can be "
+                           "compared",
+                           names[0], kind_names[out->v[0].kind], names[i],
+                           kind_names[out->v[i].kind]);
+    }
+    for (out->n = 0; out->n < n; out->n++)
+        LK_PASS(read_side(&out->v[out->n]));
+    return LK_OK;
+}
+
+/* ---- A job on clusters ---- */
+
+enum { DRAWS = 200 }; /* as `predict` has them */
+
+/* Forecast a job on one cluster, as `predict` does. */
+static enum lk_status forecast_on(const char *job, const struct axis_lists *lists, struct side *s)
+{
+    enum lk_status st = LK_OK;
+    static const struct machine_facts no_facts = {0};
+    static const struct lk_plan_request no_plan = {0};
+    struct evidence_inputs in = {0};
+    struct lk_cluster cluster = {0};
+
+    LK_TRY(find_cluster(s->name, &cluster));
+    in.request.grid =
+        (struct lk_forecast_request){.level = LK_COMPARE_LEVEL,
+                                     .draws = DRAWS,
+                                     .seed = COMPARE_SEED,
+                                     .network_seed = lk_network_seed(COMPARE_SEED, &cluster),
+                                     .plan = &no_plan};
+    axis_lists_ask(lists, &in.request.grid);
+    LK_TRY(evidence_open_job(&job, 1, s->name, &no_facts, &in));
+    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &s->of.forecast, &s->drawn));
+    s->read = true;
+out:
+    evidence_fini(&in);
+    lk_cluster_fini(&cluster);
+    return st;
+}
+
+/* Make the forecasts of the job names[0] on the clusters behind it. */
+static enum lk_status forecast_sides(const char *const axes[LK_AXIS_COUNT], const char **names,
+                                     int n, struct sides *out)
+{
+    enum lk_status st = LK_OK;
+    struct axis_lists lists = {0};
+
+    if (n < 3)
+        return lk_fail(LK_EUSAGE, "on which other cluster? Usage: lockstep compare JOB CLUSTER "
+                                  "CLUSTER... --gpus=8,64");
+    if (!axes[LK_AXIS_GPUS])
+        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
+    LK_TRY(axis_lists_read(axes, &lists));
+    out->job = names[0];
+    for (int i = 1; i < n; i++) {
+        struct side *s = &out->v[out->n];
+
+        *s = (struct side){.name = names[i], .kind = KIND_FORECAST};
+        LK_TRY(forecast_on(names[0], &lists, s));
+        out->n++;
+    }
+out:
+    axis_lists_fini(&lists);
+    return st;
+}
+
+/* ---- Both ---- */
+
+enum lk_status compare_sides_open(const char *const axes[LK_AXIS_COUNT], const char **names, int n,
+                                  struct sides *out)
+{
+    enum kind first, second;
+
+    if (n < 2)
+        return lk_fail(LK_EUSAGE, "with what? Usage: lockstep compare A B [C...]");
+    LK_PASS(kind_of(names[0], &first));
+    LK_PASS(kind_of(names[1], &second));
+    if ((first == KIND_JOB || first == KIND_RUN) && second == KIND_CLUSTER)
+        return forecast_sides(axes, names, n, out);
+    for (int a = 0; a < LK_AXIS_COUNT; a++)
+        if (axes[a])
+            return lk_fail(LK_EUSAGE,
+                           "--%s goes with a job on two clusters: lockstep compare JOB "
+                           "CLUSTER CLUSTER",
+                           lk_axis_option((enum lk_axis)a));
+    return read_sides(names, n, out);
+}
