@@ -118,6 +118,9 @@ struct lk_forecast_point {
                                                         NaN: no reference */
     enum lk_evidence evidence;
     char evidence_text[LK_EVIDENCE_TEXT_BYTES]; /* e.g. "extrapolated x4 on gpus" */
+    char reach_text[LK_EVIDENCE_TEXT_BYTES];    /* what of it goes beyond a preset's grade, e.g.
+                                                   "; extrapolated x4 on gpus"; "": nothing. Files
+                                                   do not have it */
     double measured_step_s; /* mean of a measured run of exactly this configuration; NaN: none */
     double measured_lo_s, measured_hi_s;
     double losses_s[LK_LOSS_COUNT]; /* by enum lk_loss */

@@ -237,13 +237,12 @@ static void write_held_out(const struct lk_forecast *f, char *out, size_t size)
 static enum lk_status say_evidence(struct lk_forecast *f, const struct lk_forecast_point *p)
 {
     char held_out[128];
-    const char *beyond = strchr(p->evidence_text, ';');
 
     write_held_out(f, held_out, sizeof held_out);
     switch (p->evidence) {
     case LK_EVIDENCE_PRESET:
         return lk_forecast_say(f, "Evidence: datasheet numbers of %s%s%s.", f->cluster,
-                               beyond ? beyond : "", held_out);
+                               p->reach_text, held_out);
     case LK_EVIDENCE_INTERPOLATED:
         return lk_forecast_say(f, "Evidence: between measured configurations%s.", held_out);
     case LK_EVIDENCE_EXTRAPOLATED:

@@ -106,14 +106,17 @@ struct lk_draw lk_basis_draw(const struct lk_basis *b, size_t i)
 
 void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
                     int anchor_world_size, const struct lk_config *at, enum lk_evidence *out,
-                    char *text)
+                    char *text, char *reach)
 {
     static const char scheme[] = "extrapolated to";
     struct lk_runs_extrapolation runs = lk_runs_extrapolation(&b->runs, at);
     double world_size = (double)at->world_size / (anchor_world_size ? anchor_world_size : 1);
     bool beyond = world_size > 1 || m->batch_extrapolation > 1;
+    bool is_preset = m->evidence == LK_EVIDENCE_PRESET;
+    char *into = is_preset ? reach : text;
     const char *joint = ",";
 
+    *reach = '\0';
     *out = m->evidence;
     snprintf(text, LK_EVIDENCE_TEXT_BYTES, "%s", m->evidence_text);
     if (b->other_device) {
@@ -121,7 +124,7 @@ void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
         snprintf(text, LK_EVIDENCE_TEXT_BYTES, "none: compute of another GPU");
         return;
     }
-    if (m->evidence == LK_EVIDENCE_PRESET) {
+    if (is_preset) {
         joint = "; extrapolated";
         world_size = 1; /* the datasheet's own */
     } else if (!beyond && runs.accumulation <= 1 && runs.cap <= 1) {
@@ -134,12 +137,14 @@ void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
             joint = "";
         }
     }
-    lk_evidence_add_reach(text, &joint, world_size, "gpus");
-    lk_evidence_add_reach(text, &joint, m->batch_extrapolation, "local batch");
+    lk_evidence_add_reach(into, &joint, world_size, "gpus");
+    lk_evidence_add_reach(into, &joint, m->batch_extrapolation, "local batch");
     if (!strstr(text, "bytes")) /* the model's own text may say it */
-        lk_evidence_add_reach(text, &joint, m->bytes_extrapolation, "bytes");
-    lk_evidence_add_reach(text, &joint, runs.accumulation, "accumulation");
-    lk_evidence_add_reach(text, &joint, runs.cap, "bucket cap");
+        lk_evidence_add_reach(into, &joint, m->bytes_extrapolation, "bytes");
+    lk_evidence_add_reach(into, &joint, runs.accumulation, "accumulation");
+    lk_evidence_add_reach(into, &joint, runs.cap, "bucket cap");
+    if (is_preset)
+        snprintf(text, LK_EVIDENCE_TEXT_BYTES, "%.31s%.128s", m->evidence_text, reach);
 }
 
 /* ---- Costs ---- */

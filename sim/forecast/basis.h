@@ -101,9 +101,10 @@ double lk_basis_with_error(double alone_s, double step_s, double shared_s, doubl
                            const struct lk_draw *w);
 /* Return the time of a rank's own work in a step. */
 double lk_basis_alone_s(const struct lk_step_model *m, int accumulation);
-/* Grade a configuration that was not measured. text: 64 bytes. */
+/* Grade a configuration that was not measured, in words (LK_EVIDENCE_TEXT_BYTES each): all of it,
+ * and what of that goes beyond a preset's grade. */
 void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
                     int anchor_world_size, const struct lk_config *at, enum lk_evidence *out,
-                    char *text);
+                    char *text, char *reach);
 
 #endif

@@ -119,6 +119,7 @@ enum lk_status lk_point_make(const struct lk_prediction *p, const struct lk_pred
     if (!point.config.local_batch)
         point.config.local_batch = 1; /* as lk_config_samples counts it */
     memcpy(point.evidence_text, p->evidence_text, sizeof point.evidence_text);
+    memcpy(point.reach_text, p->reach_text, sizeof point.reach_text);
     memcpy(point.losses_s, p->losses_s, sizeof point.losses_s);
     *out = point;
     return reference ? set_efficiency(p, reference, most, level, out) : LK_OK;

@@ -36,7 +36,7 @@ struct lk_prediction {
     double *draws_s; /* NULL: the source has none */
     size_t n_draws;
     enum lk_evidence evidence;
-    char evidence_text[LK_EVIDENCE_TEXT_BYTES];
+    char evidence_text[LK_EVIDENCE_TEXT_BYTES], reach_text[LK_EVIDENCE_TEXT_BYTES];
     double batch_extrapolation; /* extrapolation factor of the local batch; 1: inside the measured
                                    ones */
     double measured_s, measured_lo_s, measured_hi_s; /* mean of this configuration's runs, or NaN */

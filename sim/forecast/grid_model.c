@@ -290,7 +290,7 @@ static void set_grade(struct lk_grid_model *m, const struct lk_grid_point *point
     }
     p->batch_extrapolation = of_batch->batch_extrapolation;
     lk_basis_grade(m->basis, &graded, anchor_world_size, &p->config, &p->evidence,
-                   p->evidence_text);
+                   p->evidence_text, p->reach_text);
 }
 
 /*

@@ -106,16 +106,16 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
 static enum lk_status grade_model(const struct table *e, struct lk_prediction *p)
 {
     enum lk_evidence grade;
-    char model[sizeof p->evidence_text], own[sizeof p->evidence_text];
+    char model[sizeof p->evidence_text];
     size_t at;
 
     LK_PASS(lk_step_prior_shape(e->step, &p->config, &at));
     lk_step_prior_grade(e->step, at, &grade, model, sizeof model);
     if (grade != LK_EVIDENCE_PRESET)
         return LK_OK;
-    memcpy(own, p->evidence_text, sizeof own);
     p->evidence = grade;
-    snprintf(p->evidence_text, sizeof p->evidence_text, "%.31s; %.120s", model, own);
+    snprintf(p->reach_text, sizeof p->reach_text, "; %.120s", p->evidence_text);
+    snprintf(p->evidence_text, sizeof p->evidence_text, "%.31s%.122s", model, p->reach_text);
     return LK_OK;
 }
 

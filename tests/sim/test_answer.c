@@ -118,7 +118,8 @@ START_TEST(what_is_known_is_said)
     p[0].throughput_per_s = 9000;
     p[1].config.accumulation = 4;
     p[1].evidence = LK_EVIDENCE_PRESET;
-    strcpy(p[1].evidence_text, "preset; extrapolated x15625 on local batch");
+    strcpy(p[1].evidence_text, "preset, two networks; of one; extrapolated x15625 on local batch");
+    strcpy(p[1].reach_text, "; extrapolated x15625 on local batch");
     p[1].losses_s[LK_LOSS_IDEAL] = 0.002;
     p[1].losses_s[LK_LOSS_WIRE] = 0.006;
     p[1].losses_s[LK_LOSS_REST] = 0.002;
