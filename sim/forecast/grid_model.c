@@ -180,6 +180,8 @@ static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
         LK_PASS(lk_alloc(&a->misfits, m->n_draws, sizeof *a->misfits));
     a->status = alone ? lk_grid_point_init(&m->parts, &m->basis->bucket, &a->config, &point)
                       : point_model_of_runs(m, &a->config, &point);
+    if (a->status == LK_OK)
+        a->status = lk_grid_point_draw(&m->parts, &m->basis->bucket, &point);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
     a->step_s = lk_runs_mean(&m->basis->runs, &a->config, &n);
@@ -289,8 +291,8 @@ static void set_grade(struct lk_grid_model *m, const struct lk_grid_point *point
         memcpy(graded.evidence_text, of_batch->evidence_text, sizeof graded.evidence_text);
     }
     p->batch_extrapolation = of_batch->batch_extrapolation;
-    lk_basis_grade(m->basis, &graded, anchor_world_size, &p->config, &p->evidence,
-                   p->evidence_text, p->reach_text);
+    lk_basis_grade(m->basis, &graded, anchor_world_size, &p->config, &p->evidence, p->evidence_text,
+                   p->reach_text);
 }
 
 /*
@@ -367,20 +369,22 @@ struct anchored {
 };
 
 /*
- * Return how much of the anchor's misfit counts for a configuration. Where its collectives were
+ * Set how much of the anchor's misfit counts for a configuration. Where its collectives were
  * measured no farther off than the runs, a misfit that the draws explain, by what is not known of
  * the anchor's own collectives, says nothing of them: it counts as far as its square stands out of
  * its variance (as James and Stein's estimate does), so that runs widen no forecast that they agree
  * with.
  */
-static double share_of(const struct lk_grid_model *m, const struct lk_config *c,
-                       int anchor_world_size, const struct anchored *a)
+static enum lk_status set_share(struct lk_grid_model *m, const struct lk_config *c,
+                                int anchor_world_size, struct anchored *a)
 {
     double n = (double)m->n_draws, mean = 0, square = 0;
 
+    a->share = 1;
     if (!a->anchor.misfits ||
         1 + a->point.shape->of_points > lk_basis_distance(c, anchor_world_size, INFINITY))
-        return 1;
+        return LK_OK;
+    LK_PASS(lk_grid_point_draw(&m->parts, &m->basis->bucket, &a->point));
     for (size_t i = 0; i < m->n_draws; i++) {
         struct lk_step_parts parts = draw_of(m, &a->point, i, own_in_draw(m, &a->point, i), 1);
         double more_s = lk_misfit_step(&a->anchor.misfits[i], &a->carry, &parts) - parts.own_s -
@@ -389,7 +393,9 @@ static double share_of(const struct lk_grid_model *m, const struct lk_config *c,
         mean += more_s / n;
         square += more_s * more_s / n;
     }
-    return square > mean * mean ? fmax(0, 2 - square / (mean * mean)) : 1;
+    if (square > mean * mean)
+        a->share = fmax(0, 2 - square / (mean * mean));
+    return LK_OK;
 }
 
 static void draw_all(const struct lk_grid_model *m, const struct anchored *a,
@@ -475,7 +481,7 @@ static enum lk_status anchored_init(struct lk_grid_model *m, struct lk_predictio
     meeting = lk_meeting_of(&a->point.shape->model, &p->config);
     a->carry = lk_misfit_carry(&a->anchor.meeting, &meeting);
     parts = parts_of(&a->point);
-    a->share = share_of(m, &p->config, p->anchor_world_size, a);
+    LK_PASS(set_share(m, &p->config, p->anchor_world_size, a));
     a->anchor.misfit = lk_misfit_share(&a->anchor.misfit, a->share);
     a->step_s = lk_misfit_step(&a->anchor.misfit, &a->carry, &parts);
     if (grows_from(m, &a->anchor, &p->config))
@@ -488,6 +494,7 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
     struct anchored a;
 
     LK_PASS(anchored_init(m, p, &a));
+    LK_PASS(lk_grid_point_draw(&m->parts, &m->basis->bucket, &a.point));
     p->step_s = a.step_s;
     p->anchor_factor = p->step_s / lk_grid_point_at(&a.point, a.point.shape->link);
     draw_all(m, &a, p);

@@ -138,24 +138,29 @@ enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config 
         }
     LK_PASS(lk_array_grow(&g->shapes, &g->shapes_capacity, g->n_shapes + 1, sizeof *g->shapes));
     s.of_points = lk_grid_points_distance(g->inputs.cluster, c);
-    LK_PASS(lk_alloc(&s.cost, 5 * g->n_draws, sizeof *s.cost));
-    s.colocation = s.cost + g->n_draws;
-    s.gamma = s.cost + 2 * g->n_draws;
-    s.delta = s.cost + 3 * g->n_draws;
-    s.start = s.cost + 4 * g->n_draws;
     s.status = lk_config_model_init(&s.model, g->inputs.job, g->inputs.cluster, g->inputs.cost,
                                     g->inputs.slow, &s.key);
     if (s.status == LK_OK)
-        s.status = set_cost(g, &s);
-    if (s.status == LK_OK)
-        set_slowdowns(g, &s);
-    if (s.status == LK_OK)
         s.link = lk_straggler_max_link_mean(&s.model.step);
-    for (size_t i = 0; s.status == LK_OK && i < g->n_draws; i++)
-        s.cost[i] *= lk_straggler_max_link(&s.model.step, g->link_share[i], g->link_apart[i]);
     *out = g->n_shapes;
     g->shapes[g->n_shapes++] = s;
     return s.status;
+}
+
+static enum lk_status draw_shape(struct lk_grid_parts *g, struct lk_grid_shape *s)
+{
+    if (s->cost)
+        return LK_OK;
+    LK_PASS(lk_alloc(&s->cost, 5 * g->n_draws, sizeof *s->cost));
+    s->colocation = s->cost + g->n_draws;
+    s->gamma = s->cost + 2 * g->n_draws;
+    s->delta = s->cost + 3 * g->n_draws;
+    s->start = s->cost + 4 * g->n_draws;
+    LK_PASS(set_cost(g, s));
+    set_slowdowns(g, s);
+    for (size_t i = 0; i < g->n_draws; i++)
+        s->cost[i] *= lk_straggler_max_link(&s->model.step, g->link_share[i], g->link_apart[i]);
+    return LK_OK;
 }
 
 /* ---- Compute ---- */
@@ -218,11 +223,18 @@ enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_ste
     LK_PASS(lk_array_grow(&g->stragglers, &g->stragglers_capacity, g->n_stragglers + 1,
                           sizeof *g->stragglers));
     LK_PASS(lk_straggler_max_init(&s.slowest, &s.model, micro_batches));
-    LK_PASS(lk_alloc(&s.effect, g->n_draws, sizeof *s.effect));
-    for (size_t i = 0; i < g->n_draws; i++)
-        s.effect[i] = lk_straggler_max_quantile(&s.slowest, slowest_share(g, i, model->ranks));
     *out = g->n_stragglers;
     g->stragglers[g->n_stragglers++] = s;
+    return LK_OK;
+}
+
+static enum lk_status draw_straggler(const struct lk_grid_parts *g, struct lk_grid_straggler *s)
+{
+    if (s->effect)
+        return LK_OK;
+    LK_PASS(lk_alloc(&s->effect, g->n_draws, sizeof *s->effect));
+    for (size_t i = 0; i < g->n_draws; i++)
+        s->effect[i] = lk_straggler_max_quantile(&s->slowest, slowest_share(g, i, s->model.ranks));
     return LK_OK;
 }
 
@@ -302,16 +314,23 @@ double lk_grid_point_charge(struct lk_grid_parts *g, const struct lk_grid_shape 
                                  shape->model.own_buckets, cost);
 }
 
+static struct lk_sim_request request_of(const struct lk_grid_point *point)
+{
+    bool steady = !(point->step.load_s > 0);
+
+    return (struct lk_sim_request){
+        .seed = 1, .steady = steady, .steps = steady ? STEPS : STEPS_LOADER};
+}
+
 /* Set by how much more gamma, delta, the time of a start, and the cost of a launch and of a tensor
- * lengthen the step: over one more tenth of the first two, 20 us more of the others. bare: the step
- * before it was charged for launches. */
+ * lengthen the step: over one more tenth of the first two, 20 us more of the others. */
 static enum lk_status set_slopes(struct lk_grid_parts *g, const struct lk_bucket_cost *own,
-                                 const struct lk_sim_request *q, const struct lk_step_model *bare,
                                  struct lk_grid_point *point)
 {
     enum { GAMMA, DELTA, START, LAUNCH, TENSOR, SLOPES };
     static const double more[SLOPES] = {0.1, 0.1, 20e-6, 20e-6, 20e-6};
     const struct lk_step_model as_is = point->step;
+    const struct lk_sim_request q = request_of(point);
     const struct lk_grid_shape *shape = point->shape;
     const struct lk_volume *v = &shape->model.volume;
     double *slopes[SLOPES] = {&point->gamma_s, &point->delta_s, &point->per_start_s,
@@ -335,10 +354,10 @@ static enum lk_status set_slopes(struct lk_grid_parts *g, const struct lk_bucket
         cost.s += i == LAUNCH ? more[i] : 0;
         cost.tensor_s += i == TENSOR ? more[i] : 0;
         if (i == LAUNCH || i == TENSOR) {
-            point->step = *bare;
+            point->step = point->bare;
             lk_grid_point_charge(g, shape, &cost, &point->step);
         }
-        LK_PASS(lk_closed_form_run(&point->step, q, &r));
+        LK_PASS(lk_closed_form_run(&point->step, &q, &r));
         *slopes[i] = (r.mean_s - lk_grid_point_at(point, 1)) / more[i];
         lk_sim_result_fini(&r);
         point->step = as_is;
@@ -351,8 +370,7 @@ static enum lk_status set_slopes(struct lk_grid_parts *g, const struct lk_bucket
 enum lk_status lk_grid_point_init(struct lk_grid_parts *g, const struct lk_bucket_cost *cost,
                                   const struct lk_config *c, struct lk_grid_point *point)
 {
-    struct lk_sim_request q = {.seed = 1};
-    struct lk_step_model bare;
+    struct lk_sim_request q;
     const struct lk_step_model *of;
     size_t shape, compute, straggler, n;
 
@@ -371,10 +389,9 @@ enum lk_status lk_grid_point_init(struct lk_grid_parts *g, const struct lk_bucke
     point->step.colls = g->colls;
     if (n)
         memcpy(g->colls, point->shape->model.colls, n * sizeof *g->colls);
-    bare = point->step;
+    point->bare = point->step;
     point->charged_s = lk_grid_point_charge(g, point->shape, cost, &point->step);
-    q.steady = !(point->step.load_s > 0);
-    q.steps = q.steady ? STEPS : STEPS_LOADER;
+    q = request_of(point);
     for (int i = 0; i < LK_GRID_FACTORS; i++) {
         struct lk_sim_result r;
 
@@ -389,9 +406,20 @@ enum lk_status lk_grid_point_init(struct lk_grid_parts *g, const struct lk_bucke
         }
         lk_sim_result_fini(&r);
     }
-    LK_PASS(set_slopes(g, cost, &q, &bare, point));
     point->losses_s[LK_LOSS_WIRE] +=
         lk_grid_point_at(point, point->shape->link) - lk_grid_point_at(point, 1);
+    return LK_OK;
+}
+
+enum lk_status lk_grid_point_draw(struct lk_grid_parts *g, const struct lk_bucket_cost *cost,
+                                  struct lk_grid_point *point)
+{
+    if (point->is_drawn)
+        return LK_OK;
+    LK_PASS(draw_shape(g, &g->shapes[point->shape - g->shapes]));
+    LK_PASS(draw_straggler(g, &g->stragglers[point->straggler - g->stragglers]));
+    LK_PASS(set_slopes(g, cost, point));
+    point->is_drawn = true;
     return LK_OK;
 }
 

@@ -24,7 +24,8 @@ struct lk_grid_shape {
     enum lk_status status; /* not LK_OK: it cannot be made, as for the parts below */
     struct lk_config_model model;
     /* Of each draw: cost, links included, and compute beside other ranks of a node, over the
-     * estimate's; gamma, delta and a collective's start less the estimate's. */
+     * estimate's; gamma, delta and a collective's start less the estimate's. NULL: not drawn yet,
+     * as estimates alone need none (lk_grid_point_draw). */
     double *cost, *colocation, *gamma, *delta, *start;
     bool overlap_drawn,
         start_drawn;  /* some gamma or delta, or start, differs from the estimate's */
@@ -50,7 +51,7 @@ struct lk_grid_straggler {
     struct lk_step_model model; /* ranks, nodes, law and known stragglers; borrows from a shape's */
     int micro_batches;
     struct lk_straggler_max slowest;
-    double *effect; /* of each draw */
+    double *effect; /* of each draw; NULL: not drawn yet */
 };
 
 /* What the parts are made of, all borrowed. */
@@ -110,11 +111,12 @@ struct lk_grid_point {
     const struct lk_grid_shape *shape;
     const struct lk_grid_compute *compute;
     const struct lk_grid_straggler *straggler;
-    struct lk_step_model step;                     /* one rank, the slowest */
+    struct lk_step_model bare, step;               /* one rank, the slowest; charged for launches */
     double slowest;                                /* its compute over a rank's mean */
     double step_at_cost[LK_GRID_FACTORS], fixed_s; /* the step at each factor; optimizer and gap */
     double busy_s;                                 /* the step without what collectives add */
     double charged_s;                      /* of its compute: by buckets beyond the job's own */
+    bool is_drawn;                         /* the next have been set, and its parts drawn: */
     double gamma_s, delta_s, per_bucket_s; /* by how much more of each lengthens it */
     double per_tensor_s, per_start_s;      /* the same */
     /* A rank's own work over the model's, by runs of one rank, and of each draw; NULL: no run
@@ -126,9 +128,14 @@ struct lk_grid_point {
     double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
 };
 
-/* Make the point without runs; cost: of launches. LK_EEVIDENCE or LK_EUSAGE: it cannot be made. */
+/* Make the point's estimate without runs; cost: of launches. LK_EEVIDENCE or LK_EUSAGE: it cannot
+ * be made. */
 enum lk_status lk_grid_point_init(struct lk_grid_parts *g, const struct lk_bucket_cost *cost,
                                   const struct lk_config *c, struct lk_grid_point *point);
+/* Draw the point's parts, and set by how much what is drawn lengthens its step. pre: no other point
+ * was made since, and cost is as it was. */
+enum lk_status lk_grid_point_draw(struct lk_grid_parts *g, const struct lk_bucket_cost *cost,
+                                  struct lk_grid_point *point);
 /* Return the step with the collectives' cost times f. */
 double lk_grid_point_at(const struct lk_grid_point *point, double f);
 /* Charge the compute of a step, which is that of the job's own buckets, for its launches. */

@@ -22,15 +22,6 @@ static const struct action_change changes[] = {
     {LK_AXIS_INTER_LATENCY, "x2"}, {LK_AXIS_OVERLAP_SLOWDOWN, "1.5"},
 };
 
-static void world_of(struct sim_world *w, uint64_t number)
-{
-    sim_world_init(w, 1 + number % 50, 2);
-    ck_assert_int_eq(lk_quantity_set(&w->cluster.inter.latency_s, 50e-6, NAN, NAN, 0, "truth"),
-                     LK_OK);
-    ck_assert_int_eq(lk_quantity_set(&w->cluster.inter.bandwidth_Bps, 1e9, NAN, NAN, 0, "truth"),
-                     LK_OK);
-}
-
 static struct lk_config now_of(const struct sim_world *w, int gpus)
 {
     struct lk_config c = lk_config_current(&w->job);
@@ -63,28 +54,26 @@ static struct lk_gain asked(const struct sim_world *w, int gpus, const struct ac
 
 START_TEST(an_action_gains_what_a_whatif_says)
 {
-    for (uint64_t i = 0; i < cases_or(40); i++) {
+    for (uint64_t i = 0; i < cases_or(50); i++) {
         struct lk_rng g = lk_rng_init(31, i);
         struct action_change two[2];
         struct action a = {two, 2};
         struct action_gain got;
         struct lk_gain want;
-        struct sim_world w;
+        const struct sim_world *w = sim_world_shared(i % SIM_WORLDS);
         struct lk_config now;
         int gpus = 4 << lk_rng_below(&g, 5); /* two stay without one */
 
         two[0] = changes[lk_rng_below(&g, LK_COUNT(changes))];
         two[1] = changes[lk_rng_below(&g, LK_COUNT(changes))];
-        world_of(&w, i);
-        now = now_of(&w, gpus);
-        want = asked(&w, gpus, &a);
-        ck_assert_msg(action_gain(&w.job, &w.cluster, &now, &a, &got) == LK_OK, "%s",
+        now = now_of(w, gpus);
+        want = asked(w, gpus, &a);
+        ck_assert_msg(action_gain(&w->job, &w->cluster, &now, &a, &got) == LK_OK, "%s",
                       lk_error_text());
         ck_assert_msg(
             got.gain.ratio == want.ratio && got.gain.lo == want.lo && got.gain.hi == want.hi,
             "case %llu: %g, asked for %g", (unsigned long long)i, got.gain.ratio, want.ratio);
         ck_assert(got.gain.lo <= got.gain.ratio && got.gain.ratio <= got.gain.hi);
-        sim_world_fini(&w);
     }
 }
 END_TEST
@@ -98,17 +87,15 @@ START_TEST(accumulation_gains_what_arithmetic_says)
     const struct action a = {four, 2};
     struct action_gain g;
     struct lk_config now;
-    struct sim_world w;
+    const struct sim_world *w = sim_world_shared((size_t)_i);
     double micro_s, by_hand;
 
-    world_of(&w, (uint64_t)_i);
-    now = now_of(&w, 2);
-    ck_assert_int_eq(action_gain(&w.job, &w.cluster, &now, &a, &g), LK_OK);
-    micro_s = w.truth.forward_s + w.truth.backward_s;
+    now = now_of(w, 2);
+    ck_assert_int_eq(action_gain(&w->job, &w->cluster, &now, &a, &g), LK_OK);
+    micro_s = w->truth.forward_s + w->truth.backward_s;
     by_hand = 4 * g.now_s / (g.now_s + 3 * micro_s);
     ck_assert_double_eq_tol(g.gain.ratio / by_hand, 1, 0.03);
     ck_assert(g.fits && action_gains(&g) == (g.gain.lo > 1));
-    sim_world_fini(&w);
 }
 END_TEST
 
@@ -121,14 +108,12 @@ START_TEST(what_changes_nothing_gains_nothing)
     const struct action a = {&none[_i], 1};
     struct action_gain g;
     struct lk_config now;
-    struct sim_world w;
+    const struct sim_world *w = sim_world_shared(1);
 
-    world_of(&w, 1);
-    now = now_of(&w, 8);
-    ck_assert_int_eq(action_gain(&w.job, &w.cluster, &now, &a, &g), LK_OK);
+    now = now_of(w, 8);
+    ck_assert_int_eq(action_gain(&w->job, &w->cluster, &now, &a, &g), LK_OK);
     ck_assert(g.gain.ratio == 1 && g.gain.lo == 1 && g.gain.hi == 1 && !action_gains(&g));
     ck_assert(g.now_s == g.step_s);
-    sim_world_fini(&w);
 }
 END_TEST
 
@@ -140,20 +125,18 @@ START_TEST(what_is_refuted_or_meaningless_is_refused)
     const struct action a = {&c, 1};
     struct action_gain g;
     struct lk_config now;
-    struct sim_world w;
+    struct sim_world *w = sim_world_shared(SIM_WORLDS);
 
-    world_of(&w, 1);
-    now = now_of(&w, 8);
+    now = now_of(w, 8);
     c.word = "four";
-    ck_assert_int_eq(action_gain(&w.job, &w.cluster, &now, &a, &g), LK_EUSAGE);
+    ck_assert_int_eq(action_gain(&w->job, &w->cluster, &now, &a, &g), LK_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "--accumulation"));
     c.word = "4";
-    for (size_t i = 0; i < w.job.n_runs; i++)
-        for (size_t k = 0; k < w.job.runs[i].n_steps; k++)
-            w.job.runs[i].step_s[k] /= 20; /* shorter than its own compute */
-    ck_assert_int_eq(action_gain(&w.job, &w.cluster, &now, &a, &g), LK_EEVIDENCE);
+    for (size_t i = 0; i < w->job.n_runs; i++)
+        for (size_t k = 0; k < w->job.runs[i].n_steps; k++)
+            w->job.runs[i].step_s[k] /= 20; /* shorter than its own compute */
+    ck_assert_int_eq(action_gain(&w->job, &w->cluster, &now, &a, &g), LK_EEVIDENCE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "contradicts"));
-    sim_world_fini(&w);
 }
 END_TEST
 

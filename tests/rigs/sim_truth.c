@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "sim/collective/alpha_beta.h"
+#include "sim/collective/alpha_beta_fit.h"
 #include "sim/step/closed_form.h"
 
 #include <check.h>
@@ -234,6 +235,22 @@ void sim_world_fini(struct sim_world *w)
 {
     lk_job_fini(&w->job);
     lk_cluster_fini(&w->cluster);
+}
+
+struct sim_world *sim_world_shared(size_t number)
+{
+    static struct sim_world worlds[SIM_WORLDS + SIM_WORLDS_CHANGED];
+    struct sim_world *w = &worlds[number];
+
+    ck_assert_uint_lt(number, LK_COUNT(worlds));
+    if (w->cluster.n_fits)
+        return w;
+    sim_world_init(w, 1 + number, 2);
+    /* As each forecast would for itself; its seed is the same. */
+    ck_assert_int_eq(lk_alpha_beta_fit_cluster(&w->cluster, 1), LK_OK);
+    set(&w->cluster.inter.latency_s, 50e-6, NAN, 0);
+    set(&w->cluster.inter.bandwidth_Bps, 1e9, NAN, 0);
+    return w;
 }
 
 static enum lk_status ask(const struct lk_job *job, const struct lk_cluster *cluster,

@@ -48,6 +48,14 @@ struct sim_world {
 };
 void sim_world_init(struct sim_world *w, uint64_t seed, int largest);
 void sim_world_fini(struct sim_world *w);
+/*
+ * Return one of so many worlds with a run of two ranks, whose links between hosts are known, too:
+ * cases share them, as making one, with the fit of its all-reduces, takes longer than a forecast.
+ * They are made when first asked for, and live as long as the process. A test that changes one
+ * takes its own: SIM_WORLDS to SIM_WORLDS + SIM_WORLDS_CHANGED - 1.
+ */
+enum { SIM_WORLDS = 50, SIM_WORLDS_CHANGED = 3 };
+struct sim_world *sim_world_shared(size_t number);
 
 /* Forecast a job on a cluster by the step model. */
 enum lk_status sim_predict(const struct lk_job *job, const struct lk_cluster *cluster,

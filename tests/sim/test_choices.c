@@ -7,20 +7,19 @@
  */
 #include "base/array.h"
 #include "base/rng.h"
-#include "sim/collective/alpha_beta_fit.h"
 #include "sim/planning/plan.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 150, VALUES = 3, DRAWS = 10 };
+enum { CASES = 200, VALUES = 3, DRAWS = 10 };
 
 struct question {
-    struct sim_world w;
+    struct sim_world *w;
     struct lk_axis_value values[LK_AXIS_COUNT][VALUES];
     struct lk_plan_request plan;
     struct lk_forecast_request q;
@@ -50,15 +49,9 @@ static void question_init(struct question *q, uint64_t number, bool target)
 {
     struct lk_rng g = lk_rng_init(23, number);
 
-    *q = (struct question){.q = {.level = 0.9, .draws = DRAWS, .seed = 1, .compare = true}};
+    *q = (struct question){.w = sim_world_shared(number % SIM_WORLDS),
+                           .q = {.level = 0.9, .draws = DRAWS, .seed = 1, .compare = true}};
     q->q.anyway = true; /* what contradicts a random world is no matter here */
-    sim_world_init(&q->w, 1 + number % 50, 2);
-    /* As each forecast would for itself; its seed is the same. */
-    ck_assert_int_eq(lk_alpha_beta_fit_cluster(&q->w.cluster, 1), LK_OK);
-    ck_assert_int_eq(lk_quantity_set(&q->w.cluster.inter.latency_s, 50e-6, NAN, NAN, 0, "truth"),
-                     LK_OK);
-    ck_assert_int_eq(lk_quantity_set(&q->w.cluster.inter.bandwidth_Bps, 1e9, NAN, NAN, 0, "truth"),
-                     LK_OK);
     ask_for(q, LK_AXIS_GPUS, 0, "8");
     for (int k = 0; k < 2; k++) {
         size_t a = lk_rng_below(&g, LK_COUNT(offers)), n = 2 + lk_rng_below(&g, VALUES - 1);
@@ -86,14 +79,8 @@ static void turn_lists(struct question *q)
 
 static void answer(struct question *q, struct sim_answer *out)
 {
-    ck_assert_msg(sim_whatif(&q->w.job, &q->w.cluster, &q->q, out) == LK_OK, "%s", lk_error_text());
-}
-
-static uint64_t cases(void)
-{
-    const char *wanted = getenv("LOCKSTEP_CASES");
-
-    return wanted ? strtoull(wanted, NULL, 10) : CASES;
+    ck_assert_msg(sim_whatif(&q->w->job, &q->w->cluster, &q->q, out) == LK_OK, "%s",
+                  lk_error_text());
 }
 
 /* Return the point of a forecast with the verdict "best" of the machine as it is; NULL: none. */
@@ -107,7 +94,7 @@ static const struct lk_forecast_point *best_of(const struct lk_forecast *f)
 
 START_TEST(the_order_of_lists_changes_nothing)
 {
-    for (uint64_t k = 0; k < cases(); k++) {
+    for (uint64_t k = 0; k < cases_or(CASES); k++) {
         struct question q;
         struct sim_answer a, b;
         size_t bests[2] = {0};
@@ -135,7 +122,6 @@ START_TEST(the_order_of_lists_changes_nothing)
                       (unsigned long long)k);
         sim_answer_fini(&a);
         sim_answer_fini(&b);
-        sim_world_fini(&q.w);
     }
 }
 END_TEST
@@ -157,7 +143,7 @@ static const struct {
 
 START_TEST(an_axis_without_effect_gains_nothing)
 {
-    for (uint64_t k = (uint64_t)_i; k < cases(); k += LK_COUNT(without_effect)) {
+    for (uint64_t k = (uint64_t)_i; k < cases_or(CASES); k += LK_COUNT(without_effect)) {
         struct question q;
         struct sim_answer a;
 
@@ -175,7 +161,6 @@ START_TEST(an_axis_without_effect_gains_nothing)
             ck_assert(a.gains.effects[i].gain.ratio == 1 && a.gains.effects[i].gain.lo == 1 &&
                       a.gains.effects[i].gain.hi == 1);
         sim_answer_fini(&a);
-        sim_world_fini(&q.w);
     }
 }
 END_TEST
@@ -191,16 +176,15 @@ START_TEST(repeats_that_contradict_each_other_are_told)
     struct sim_answer a;
 
     question_init(&q, 0, false);
-    q.q.anyway = true; /* a repeat so far off refutes the model, too */
-    sim_truth_add_run(&q.w.truth, &q.w.job, 2, 8, 77);
-    last = &q.w.job.runs[q.w.job.n_runs - 1];
+    q.w = sim_world_shared(SIM_WORLDS + (size_t)_i);
+    sim_truth_add_run(&q.w->truth, &q.w->job, 2, 8, 77);
+    last = &q.w->job.runs[q.w->job.n_runs - 1];
     for (size_t i = 0; i < last->n_steps; i++)
         last->step_s[i] *= repeats[_i];
     answer(&q, &a);
     ck_assert_int_eq(forecast_says(&a.forecast, "2 GPUs that repeat each other") != NULL,
                      fabs(log(repeats[_i])) > log(1.25));
     sim_answer_fini(&a);
-    sim_world_fini(&q.w);
 }
 END_TEST
 
@@ -214,7 +198,7 @@ static double told(const struct lk_forecast *f, const char *words)
 
 START_TEST(minima_in_words_are_those_of_the_points)
 {
-    for (uint64_t k = 0; k < cases(); k++) {
+    for (uint64_t k = 0; k < cases_or(CASES); k++) {
         double time_h = INFINITY, cost = INFINITY;
         struct question q;
         struct sim_answer a;
@@ -235,7 +219,6 @@ START_TEST(minima_in_words_are_those_of_the_points)
                       time_h, cost, told(&a.forecast, "Time to the target is least"),
                       told(&a.forecast, "Cost to the target is least"));
         sim_answer_fini(&a);
-        sim_world_fini(&q.w);
     }
 }
 END_TEST
@@ -263,7 +246,6 @@ START_TEST(the_objective_is_named)
     ck_assert((forecast_says(&a.forecast, "whatever a step learns: accumulation 8") == NULL) ==
               (_i == 1));
     sim_answer_fini(&a);
-    sim_world_fini(&q.w);
 }
 END_TEST
 
@@ -285,7 +267,6 @@ START_TEST(machines_are_compared_and_damages_priced)
     ck_assert_ptr_nonnull(forecast_says(&a.forecast, "% of the throughput ("));
     ck_assert_ptr_null(forecast_says(&a.forecast, "Best"));
     sim_answer_fini(&a);
-    sim_world_fini(&q.w);
 }
 END_TEST
 
