@@ -2,6 +2,7 @@
 #include "base/status.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,17 @@ static const struct {
 #undef LK_STATUS_ROW_
 };
 
+/* Return true at a character that changes the direction in which text is shown: U+200E, U+200F,
+ * U+202A to U+202E, U+2066 to U+2069. */
+static bool turns(const unsigned char *p)
+{
+    if (p[0] != 0xE2 || (p[1] != 0x80 && p[1] != 0x81))
+        return false;
+    if (p[1] == 0x81)
+        return p[2] >= 0xA6 && p[2] <= 0xA9;
+    return p[2] == 0x8E || p[2] == 0x8F || (p[2] >= 0xAA && p[2] <= 0xAE);
+}
+
 char *lk_printable(char *text)
 {
     for (unsigned char *p = (unsigned char *)text; *p; p++)
@@ -25,6 +37,8 @@ char *lk_printable(char *text)
             *p = '?';
         else if (*p == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0) /* U+0080 to U+009F */
             p[0] = p[1] = '?';
+        else if (turns(p))
+            p[0] = p[1] = p[2] = '?';
     return text;
 }
 

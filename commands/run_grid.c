@@ -473,24 +473,6 @@ out:
     return st;
 }
 
-/* Fail for a run whose loss stopped being a number; its times are those of its steps. */
-static enum lk_status check_losses(const struct run_grid *s)
-{
-    for (size_t i = 0; i < s->n_parts; i++) {
-        const struct lk_train_result *r = &s->parts[i].result;
-        int64_t step = 0;
-
-        while (step < r->n && isfinite(r->loss[step]))
-            step++;
-        if (step < r->n)
-            return lk_fail(LK_EVERIFY,
-                           "%s: the loss is not finite from step %" PRId64 " of %" PRId64
-                           " on: training diverged; the times are those of its steps",
-                           s->parts[i].dir, step, r->n);
-    }
-    return LK_OK;
-}
-
 enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
                           const struct lk_run_set *runs, const char *out, struct lk_page *page)
 {
@@ -519,8 +501,6 @@ enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
     LK_TRY(lk_page_next(page, "run directory: %s%s", out, job ? ", with the job in job.json" : ""));
     if (o->trace)
         LK_TRY(lk_page_next(page, "next: lockstep analyze %s", out));
-    if (o->device != RUN_DEVICE_TIMED)
-        st = check_losses(s);
 out:
     lk_table_destroy(table);
     return st;

@@ -1,5 +1,7 @@
 /* Run the program as a user does: help, version, and the exit codes of wrong usage. */
 #include "base/array.h"
+#include "base/file.h"
+#include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
 #include "tests/rigs/suite.h"
 
@@ -105,7 +107,41 @@ START_TEST(results_that_cannot_be_written)
     struct shell_result r = shell_run(PROGRAM " %s 2>&1 >/dev/full", words[_i]);
 
     ck_assert_int_eq(r.code, 1);
-    ck_assert_str_eq(r.text, "lockstep: cannot write to standard output\n");
+    ck_assert_str_eq(r.text,
+                     "lockstep: cannot write to standard output: No space left on device\n");
+}
+END_TEST
+
+#define TINY                                                                                       \
+    "run -n2 --model=mlp --layers=1 --channels=16 --context=8 --vocab=256 --steps=20 --no-pin "    \
+    "--log=debug "
+
+/* A run goes on when the reader of its log ends, and then ends as others do without a reader. */
+START_TEST(a_reader_that_ends_stops_no_run)
+{
+    struct shell_result r = shell_run("cd '%s' && { sh -c '\"$0\" " TINY
+                                      "--out=run 2>&1; echo $? > code' \"$OLDPWD/" PROGRAM
+                                      "\" | head -n1; } && ls run/job.json && cat code",
+                                      scratch_dir);
+
+    ck_assert_int_eq(r.code, 0);
+    ck_assert_msg(strstr(r.text, "run/job.json\n141\n") != NULL, "%s", r.text);
+}
+END_TEST
+
+/* Closed descriptors are not taken by files, which the output would go to. */
+START_TEST(closed_descriptors_stay_out_of_files)
+{
+    static const char *const closed[] = {">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"};
+    bool no_output = _i != 1;
+    struct shell_result r =
+        shell_run(PROGRAM " " TINY "--out='%s/run' %s; echo $?", scratch_dir, closed[_i]);
+
+    ck_assert_msg(strlen(r.text) >= 2 &&
+                      !strcmp(r.text + strlen(r.text) - 2, no_output ? "1\n" : "0\n"),
+                  "%s", r.text);
+    r = shell_run(PROGRAM " analyze '%s/run' 2>&1", scratch_dir);
+    ck_assert_msg(r.code == 0, "%s", r.text);
 }
 END_TEST
 
@@ -117,4 +153,7 @@ SUITE(cli, c)
     tcase_add_test(c, unknown_command);
     tcase_add_test(c, every_command);
     tcase_add_loop_test(c, results_that_cannot_be_written, 0, 2);
+    tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
+    tcase_add_test(c, a_reader_that_ends_stops_no_run);
+    tcase_add_loop_test(c, closed_descriptors_stay_out_of_files, 0, 4);
 }
