@@ -129,10 +129,9 @@ enum lk_status lk_nccl_alive(struct lk_nccl *n);
 /* Convert an NCCL result: LK_OK for ncclSuccess, else an error "NCCL: text". Not for
  * ncclInProgress. */
 enum lk_status lk_nccl_status(const struct lk_nccl *n, ncclResult_t result);
-/* Wait until the NCCL call whose result was `result` is no longer in progress. On a failure break
- * the communicator and return the run's verdict. */
-enum lk_status lk_nccl_await(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline);
-/* Leave NCCL after a call whose result was `result`, and await it. */
+/* Leave NCCL after a call whose result was `result`, and wait until it is no longer in progress. On
+ * a failure break the communicator and return the run's verdict, when the communicator is aborted:
+ * NCCL's threads then use the call's stream and buffers no more. */
 enum lk_status lk_nccl_end(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline);
 /* Report a failure that this rank found, after giving others time to report the actual culprit.
  * Return the run's verdict. */

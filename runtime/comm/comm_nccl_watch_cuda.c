@@ -252,27 +252,6 @@ static ncclResult_t ask_and_leave(struct lk_nccl *n)
     return result == ncclSuccess ? state : result;
 }
 
-enum lk_status lk_nccl_await(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline)
-{
-    enum lk_status st = LK_OK;
-    uint64_t nap_ns = 0;
-
-    while (result == ncclInProgress) {
-        LK_TRY(lk_nccl_enter(n, deadline));
-        result = ask_and_leave(n);
-        if (result == ncclInProgress && !lk_deadline_left_ns(deadline))
-            return lk_nccl_late(n);
-        if (result == ncclInProgress)
-            lk_nccl_nap(&nap_ns);
-    }
-    if (result != ncclSuccess) {
-        st = lk_nccl_status(n, result);
-        st = lk_nccl_blame(n, st, lk_error_text());
-    }
-out:
-    return st == LK_ETIMEOUT ? lk_nccl_late(n) : st;
-}
-
 enum {
     WATCH_MS = 10,
     MANY = 256, /* entries in flight above which the host thread retires some, too */
@@ -286,10 +265,48 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+/* Wait until the watchdog has aborted the broken communicator, or no longer than it may take. */
+static void await_abort(struct lk_nccl *n)
+{
+    uint64_t most_ns = least(n->timeout_ns, OUTSIDE_NS) + least(n->timeout_ns, ABORT_NS);
+    struct timespec until = lk_deadline_timespec(lk_deadline_in(most_ns));
+    int rc = 0;
+
+    pthread_mutex_lock(&n->lock);
+    while (!n->gone && (n->inside || n->comm) && rc == 0)
+        rc = pthread_cond_clockwait(&n->changed, &n->lock, CLOCK_MONOTONIC, &until);
+    pthread_mutex_unlock(&n->lock);
+}
+
+static enum lk_status await(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline)
+{
+    enum lk_status st = LK_OK;
+    uint64_t nap_ns = 0;
+
+    while (result == ncclInProgress) {
+        LK_TRY(lk_nccl_enter(n, deadline));
+        result = ask_and_leave(n);
+        if (result == ncclInProgress && !lk_deadline_left_ns(deadline))
+            LK_TRY(lk_fail(LK_ETIMEOUT, "a call of NCCL's stays in progress"));
+        if (result == ncclInProgress)
+            lk_nccl_nap(&nap_ns);
+    }
+    if (result != ncclSuccess) {
+        st = lk_nccl_status(n, result);
+        st = lk_nccl_blame(n, st, lk_error_text());
+    }
+out:
+    if (st == LK_ETIMEOUT)
+        st = lk_nccl_late(n);
+    if (st != LK_OK && result == ncclInProgress)
+        await_abort(n);
+    return st;
+}
+
 enum lk_status lk_nccl_end(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline)
 {
     lk_nccl_leave(n);
-    return lk_nccl_await(n, result, deadline);
+    return await(n, result, deadline);
 }
 
 /* ---- What the watchdog watches: events and entries ---- */

@@ -33,6 +33,9 @@ struct fake_nccl {
     ncclResult_t fail_with;
     bool finalize_hangs;
     bool abort_hangs;
+    /* (optional) NCCL's thread calls this before it launches a collective, and launches it only
+     * some time after the abort has begun: the call stays in progress until then. */
+    void (*held)(void);
     atomic_int collectives, questions;
     bool estimates_hang;
     atomic_int comms_alive, inits, finalized, destroyed, aborted, registered, memory_alive;
