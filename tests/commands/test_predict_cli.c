@@ -9,11 +9,8 @@
 
 #include <check.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/sysinfo.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 /* A folder with job.json (runs of 1 and 2 ranks, three batches) and cluster.json. */
@@ -374,37 +371,6 @@ START_TEST(a_short_budget_leaves_three_samples)
 }
 END_TEST
 
-/* Two busy loops a processor are said, and the file says less. */
-START_TEST(a14_other_work_is_said)
-{
-    char *path = scratch_path(dir, "busy.json");
-    struct shell_result r;
-    struct lk_cluster c;
-    pid_t busy[16];
-    int n = 2 * get_nprocs() < 16 ? 2 * get_nprocs() : 16;
-
-    for (int i = 0; i < n; i++) {
-        busy[i] = fork();
-        if (busy[i] == 0)
-            for (volatile unsigned long k = 0;; k++)
-                continue;
-        ck_assert_int_gt(busy[i], 0);
-    }
-    r = shell_program(dir, "calibrate -n 2 --sizes=64KiB,1MiB --algorithms=auto "
-                           "--repetitions=5 --budget=1s --out=busy.json");
-    for (int i = 0; i < n; i++) {
-        kill(busy[i], SIGKILL);
-        ck_assert_int_eq(waitpid(busy[i], NULL, 0), busy[i]);
-    }
-    ck_assert_msg(r.code == 0 && strstr(r.text, "other work took"), "%s", r.text);
-    ck_assert_msg(lk_cluster_read(path, &c) == LK_OK, "%s", lk_error_text());
-    ck_assert_ptr_nonnull(strstr(c.points[0].time_s.source, "other work took"));
-    ck_assert(!lk_quantity_known(&c.rank_sd));
-    lk_cluster_fini(&c);
-    free(path);
-}
-END_TEST
-
 /* Two ranks on one CPU would measure co-location. */
 START_TEST(overlap_needs_a_cpu_a_rank)
 {
@@ -445,7 +411,6 @@ Suite *lk_suite_predict_cli(void)
     tcase_add_test(c, a12_the_overlap_is_assumed_or_told);
     tcase_add_test(c, a08_nodes_are_the_hosts_of_the_ranks);
     tcase_add_test(c, a_short_budget_leaves_three_samples);
-    tcase_add_test(c, a14_other_work_is_said);
     tcase_add_test(c, overlap_needs_a_cpu_a_rank);
     suite_add_tcase(s, c);
     tcase_add_checked_fixture(bad, make_bad_files, remove_files);
