@@ -1,8 +1,9 @@
 /*
  * TCP tells these numbers of the links that a rank sends on (TCP_INFO, Linux 4.10). The
- * communicator reads a connection before and after each collective of a ring, and records the
- * differences as counters of its stream, with the step, the rank at the other end as index, and the
- * collective's number as seq (runtime/comm/comm_tcp.h). Connections within a host are not recorded:
+ * communicator reads a connection before each collective of a ring, and records the differences to
+ * the one before as counters of its stream, with the step, the rank at the other end as index, and
+ * the collective's number as seq (runtime/comm/comm_tcp.h): what a ring leaves on its way is in the
+ * counters of the next one. Connections within a host are not recorded:
  * no network carries them.
  *
  * Of NCCL's jobs the preload library records bytes and busy time of what its proxy sends

@@ -180,8 +180,8 @@ struct lk_comm_ops {
     enum lk_status (*graph)(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end);
     /* (optional) As lk_comm_estimate. */
     enum lk_status (*estimate)(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
-    /* (optional) Return what the link that this rank sends on did during the collective that `run`
-     * ended last; NULL: not known. */
+    /* (optional) Return what the link that this rank sends on did until the collective that `run`
+     * ended last began, since the one before it did that this was returned of; NULL: not known. */
     const struct lk_hop *(*hop)(const struct lk_comm *c);
     /* (optional) As lk_comm_pass. */
     enum lk_status (*pass)(struct lk_comm *c, const struct lk_pass *p, uint64_t seq,

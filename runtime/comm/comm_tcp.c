@@ -340,18 +340,19 @@ static enum lk_status run_ring(struct lk_tcp *t, const struct lk_coll_call *call
     }
 }
 
-/* Run a ring, and find out what the link to the next rank did meanwhile. */
-static enum lk_status run_ring_hop(struct lk_tcp *t, const struct lk_coll_call *call)
+/* Before a ring find out what the link to the next rank did since the ring before began. What is on
+ * its way when a ring has ended counts so, and the time that it takes. */
+static void read_hop(struct lk_tcp *t)
 {
-    struct lk_hop before;
+    struct lk_hop now = {0};
 
-    if (!t->tells_hops || call->coll == LK_BROADCAST || !lk_tcp_info(next_link(t)->fd, &before))
-        return run_ring(t, call);
-    LK_PASS(run_ring(t, call));
-    t->has_hop = lk_tcp_info(next_link(t)->fd, &t->hop);
+    if (!t->tells_hops || !lk_tcp_info(next_link(t)->fd, &now))
+        return;
     for (int i = 0; i < LK_HOP_VALUES; i++)
-        t->hop.v[i] -= before.v[i];
-    return LK_OK;
+        t->hop.v[i] = now.v[i] - t->at.v[i];
+    t->has_hop = t->has_ring;
+    t->has_ring = true;
+    t->at = now;
 }
 
 static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq)
@@ -366,7 +367,9 @@ static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call
         return LK_OK;
     lk_store_progress(t->store, seq, true);
     begin(t, call, algo, seq);
-    st = algo == LK_ALGO_TREE ? run_tree(t, call) : run_ring_hop(t, call);
+    if (algo != LK_ALGO_TREE && call->coll != LK_BROADCAST)
+        read_hop(t);
+    st = algo == LK_ALGO_TREE ? run_tree(t, call) : run_ring(t, call);
     if (st == LK_OK)
         lk_store_progress(t->store, seq, false);
     return st;

@@ -49,7 +49,8 @@ struct lk_tcp {
     unsigned char *scratch;                /* chunk_bytes received and not yet added */
     unsigned char head[LK_TCP_HEAD_BYTES]; /* of the collective in progress */
     bool tells_hops;                       /* the kernel tells what a connection did */
-    bool has_hop;                          /* the last collective has one: */
+    struct lk_hop at;                      /* what it told before the last ring */
+    bool has_ring, has_hop;                /* there was a ring; the last collective has a hop: */
     struct lk_hop hop;
 };
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 3, ELEMS = 3 << 18, CALLS = 4 };
+enum { RANKS = 3, ELEMS = 3 << 18, RINGS = 12, CALLS = RINGS + 2 };
 
 /* Ranks are threads, and differ in their addresses on the loopback interface as hosts do. */
 static enum lk_status train(struct rank *me, struct lk_recorder *recorder, struct lk_stream *s,
@@ -32,10 +32,10 @@ static enum lk_status train(struct rank *me, struct lk_recorder *recorder, struc
     config.listen = apart ? listen : NULL;
     LK_TRY(lk_comm_open("tcp", &config, &c));
     for (int i = 0; i < CALLS; i++) {
-        struct lk_coll_call call = {.coll = i == 1 ? LK_BROADCAST : LK_ALL_REDUCE,
+        struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
                                     .dtype = LK_F32,
                                     .buf = buf,
-                                    .count = i == 2 ? 16 : ELEMS, /* a tree */
+                                    .count = i == 1 || i == CALLS - 2 ? 16 : ELEMS, /* a tree */
                                     .index = i};
 
         lk_stream_set_step(s, (uint32_t)i + 5);
@@ -77,15 +77,14 @@ out:
     return st;
 }
 
-/* In the two rings of the four collectives rank 0 records what it sent to rank 1: 2 (K - 1) / K of
- * the buffer, but for what is acknowledged after a collective. Ranks at one address have no hop. */
+/* Each ring but the first records what rank 0 sent to rank 1 since the one before began: 2 (K - 1)
+ * / K of the buffer, and the trees' few bytes; nothing is lost that is acknowledged when a ring has
+ * ended. Ranks at one address have no hop. */
 START_TEST(rings_that_leave_the_host_are_recorded)
 {
-    const double sent = 2.0 * (RANKS - 1) / RANKS * ELEMS * sizeof(float);
+    const double sent = (RINGS - 1) * 2.0 * (RANKS - 1) / RANKS * ELEMS * sizeof(float);
     static bool apart;
-    const double before =
-        1.01 * ELEMS * sizeof(float); /* of collectives before, acknowledged late */
-    double sum[2][LK_HOP_VALUES] = {{0}};
+    double sum[LK_HOP_VALUES] = {0};
     struct rank ranks[RANKS_MAX];
     size_t n = 0;
 
@@ -101,19 +100,17 @@ START_TEST(rings_that_leave_the_host_are_recorded)
             continue;
         must(lk_words_find(&lk_hop_value_words, kept.names[s->name], &v));
         ck_assert_int_eq(s->index, 1);
-        ck_assert(s->step == s->seq + 5 && (s->seq == 0 || s->seq == 3));
+        ck_assert(s->step == s->seq + 5 && s->seq > 1 && s->seq != CALLS - 2);
         ck_assert_double_ge(s->value, 0);
-        sum[s->seq / 3][v] += s->value;
+        sum[v] += s->value;
         n++;
     }
-    ck_assert_uint_eq(n, apart ? 2 * LK_HOP_VALUES : 0);
-    for (int k = 0; k < 2 && apart; k++) {
-        ck_assert_double_le(sum[k][LK_HOP_BYTES], sent + before);
-        ck_assert_double_gt(sum[k][LK_HOP_BYTES], 0.1 * sent);
-        /* no time at all, where the kernel's clock does not see it */
-        ck_assert_double_le(sum[k][LK_HOP_RECEIVER] + sum[k][LK_HOP_BUFFER],
-                            sum[k][LK_HOP_BUSY] + 1e-5);
-    }
+    ck_assert_uint_eq(n, apart ? (RINGS - 1) * LK_HOP_VALUES : 0);
+    /* An acknowledgement of the last packet, of 64 KiB at most, may be late. */
+    ck_assert_double_le(sum[LK_HOP_BYTES], 1.01 * sent);
+    ck_assert(!apart || sum[LK_HOP_BYTES] > 0.99 * sent);
+    /* no time at all, where the kernel's clock does not see it */
+    ck_assert_double_le(sum[LK_HOP_RECEIVER] + sum[LK_HOP_BUFFER], sum[LK_HOP_BUSY] + 1e-5);
     kept_reset();
 }
 END_TEST
