@@ -411,3 +411,14 @@ void fake_step_stop(struct fake_transfer *t, int i)
 {
     stop(t->comm->plugin, t->steps[i]);
 }
+
+void fake_send(const struct fake_call_work *w, int peer, size_t bytes)
+{
+    struct fake_transfer t;
+
+    fake_transfer_start(w, 0, peer, true, &t);
+    fake_step_start(&t, 0);
+    fake_step_move(&t, 0, bytes);
+    fake_step_stop(&t, 0);
+    fake_transfer_stop(&t);
+}

@@ -97,6 +97,8 @@ void fake_transfer_stop(struct fake_transfer *t);
 void fake_step_start(struct fake_transfer *t, int i);
 void fake_step_move(struct fake_transfer *t, int i, size_t bytes);
 void fake_step_stop(struct fake_transfer *t, int i);
+/* Send bytes to a peer in one step of the first channel. */
+void fake_send(const struct fake_call_work *w, int peer, size_t bytes);
 
 /* Start a channel with any parent and context; return the handle. */
 void *fake_channel_of(const struct fake_plugin *p, void *context, void *parent, int channel,

@@ -35,16 +35,11 @@ static void all_reduce(struct fake_comm *c, size_t count)
 {
     const struct fake_call call = {"AllReduce", "ncclFloat32", count, 0, false, false};
     struct fake_call_work w;
-    struct fake_transfer t;
     uint64_t start;
 
     fake_call_enqueue(c, &call, &w);
     start = gpu_now();
-    fake_transfer_start(&w, 0, (c->rank + 1) % c->n_ranks, true, &t);
-    fake_step_start(&t, 0);
-    fake_step_move(&t, 0, count);
-    fake_step_stop(&t, 0);
-    fake_transfer_stop(&t);
+    fake_send(&w, (c->rank + 1) % c->n_ranks, count);
     usleep(KERNEL_US + 100);
     for (int k = 0; k < CHANNELS; k++)
         fake_channel_start(&w, k, start + (uint64_t)k);

@@ -150,15 +150,8 @@ START_TEST(links_are_of_their_communicator)
 
         fake_comm_init(&c, &plugin, k, NULL, PEERS, 0);
         fake_call_enqueue(&c, &all_reduce, &w);
-        for (int peer = 0; peer < PEERS; peer++) {
-            struct fake_transfer t;
-
-            fake_transfer_start(&w, 0, peer, true, &t);
-            fake_step_start(&t, 0);
-            fake_step_move(&t, 0, (size_t)peer + 1);
-            fake_step_stop(&t, 0);
-            fake_transfer_stop(&t);
-        }
+        for (int peer = 0; peer < PEERS; peer++)
+            fake_send(&w, peer, (size_t)peer + 1);
         fake_comm_finalize(&c);
         fake_transfer_start(&w, 0, 1, true, &(struct fake_transfer){0}); /* late: no loss */
     }
