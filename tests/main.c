@@ -29,8 +29,10 @@
 
 /* The suites that take longest start first, so that none of them runs alone at the end. */
 static const char *const long_suites[] = {
-    "check_gpu",  "shim_orders",  "run_faults", "shim_races", "dnn_plans_cuda", "comm_nccl_cuda",
-    "grid_model", "trainer_cuda", "throughput", "place",      "nccl_threads",
+    "check_gpu",  "comm_nccl_cuda",    "shim_orders", "shim_races",   "dnn_plans_cuda",
+    "run_faults", "trainer_nccl_cuda", "intervals",   "place",        "busy_host",
+    "same_place", "grid_model",        "throughput",  "trainer_cuda", "cluster_compare",
+    "run",        "nccl_threads",
 };
 enum { N_LONG = sizeof long_suites / sizeof *long_suites };
 

@@ -215,7 +215,7 @@ START_TEST(answers_say_where)
     put("cpu.json", cpu);
     put("said.csv", "gpus,throughput,measured_on\n1,146,dgx-a100\n8,1117,dgx-a100\n");
     put("two.csv", "gpus,throughput,measured_on\n1,146,dgx-a100\n8,1117,dgx-h100\n");
-    r = shell_program(scratch_dir, "%s", words[_i].words);
+    r = shell_program(scratch_dir, "%s --draws 100", words[_i].words);
     for (const char *p = r.text; *p; p++) /* the page wraps its lines */
         if (*p != '\n' && !(*p == ' ' && n && flat[n - 1] == ' '))
             flat[n++] = *p;

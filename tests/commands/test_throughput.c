@@ -111,8 +111,8 @@ static const struct {
 #define HOSTS  "gpus,throughput\n1,10\n2,16\n"
 #define BOX    "gpus,throughput,local_batch\n1,1300,192\n4,5000,192\n8,9800,192\n"
 #define FAST   "gpus,throughput,local_batch\n8,1e9,32\n16,2e9,32\n32,4e9,32\n"
-#define RESNET "--parameters=25.6M --cluster=dgx-1-v100 "
-#define SLOW   "--parameters=1M --cluster=ethernet-10g --local-batch=8 "
+#define RESNET "--parameters=25.6M --cluster=dgx-1-v100 --draws=50 "
+#define SLOW   "--parameters=1M --cluster=ethernet-10g --local-batch=8 --draws=50 "
 
 static const struct {
     const char *csv, *words, *rest;
