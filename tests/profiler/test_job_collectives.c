@@ -12,6 +12,7 @@
 #include "profiler/analysis/job_build.h"
 #include "profiler/import/import.h"
 #include "sim/step/volume.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/sim_truth.h"
@@ -245,13 +246,6 @@ static void make_random(uint64_t number, struct made *m)
     }
 }
 
-static uint64_t cases(void)
-{
-    const char *wanted = getenv("LOCKSTEP_CASES");
-
-    return wanted ? strtoull(wanted, NULL, 10) : CASES;
-}
-
 /* The job moves and exposes of a function what the trace does. */
 static void check_function(uint64_t number, const struct made *m, const struct writer *w,
                            const struct lk_job *j, const char *function)
@@ -289,7 +283,7 @@ START_TEST(bytes_and_time_are_conserved)
     struct writer *w = NULL;
 
     must(lk_alloc(&w, 1, sizeof *w));
-    for (uint64_t i = 0; i < cases(); i++) {
+    for (uint64_t i = 0; i < cases_or(CASES); i++) {
         struct made m;
         struct lk_job j;
 

@@ -13,6 +13,7 @@
 #include "sim/forecast/forecast.h"
 #include "sim/forecast/predictor.h"
 #include "sim/forecast/step_evidence.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -203,16 +204,9 @@ static void check(uint64_t number)
     forget(&q);
 }
 
-static uint64_t cases(void)
-{
-    const char *wanted = getenv("LOCKSTEP_CASES");
-
-    return wanted ? strtoull(wanted, NULL, 10) : CASES;
-}
-
 START_TEST(nothing_beats_arithmetic)
 {
-    for (uint64_t i = (uint64_t)_i; i < cases(); i += CHUNKS)
+    for (uint64_t i = (uint64_t)_i; i < cases_or(CASES); i += CHUNKS)
         check(i);
 }
 END_TEST
@@ -251,7 +245,7 @@ static void by_ring(const struct question *q, double *steps)
  * on machines; each of them is tested in tests/sim/test_nccl_model.c. */
 START_TEST(faster_links_never_take_longer)
 {
-    for (uint64_t k = 0; k < cases(); k++) {
+    for (uint64_t k = 0; k < cases_or(CASES); k++) {
         double steps[COUNTS], quicker[COUNTS];
         struct question q;
 
@@ -313,7 +307,7 @@ static void check_order(uint64_t number)
 
 START_TEST(more_ranks_never_cost_less)
 {
-    for (uint64_t i = 0; i < cases(); i++)
+    for (uint64_t i = 0; i < cases_or(CASES); i++)
         check_order(i);
 }
 END_TEST

@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "sim/cluster_compare.h"
 #include "sim/collective/coll_cost.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -14,14 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 10000, POINTS = 4 };
-
-static uint64_t cases(void)
-{
-    const char *wanted = getenv("LOCKSTEP_CASES");
-
-    return wanted ? strtoull(wanted, NULL, 10) : CASES;
-}
+enum { CASES = 4000, POINTS = 4 };
 
 static double between(struct lk_rng *g, double lo, double hi)
 {
@@ -92,7 +86,7 @@ static void measure(const struct lk_cluster *truth, double factor, const char *s
  * numbers, which the base's name marks, tell nothing. */
 START_TEST(a_planted_slowdown_is_found)
 {
-    for (uint64_t i = 0; i < cases(); i++) {
+    for (uint64_t i = 0; i < cases_or(CASES); i++) {
         struct lk_cluster base, bad;
         struct lk_comparison c = {0};
 

@@ -6,6 +6,7 @@
 #include "sim/collective/coll_cost.h"
 #include "sim/collective/links.h"
 #include "sim/step/altered_cluster.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
@@ -91,20 +92,13 @@ static void same_costs(const struct lk_cluster *a, const struct lk_cluster *b, u
                           (unsigned long long)number, how, 2 << i, k, y[i][k], x[i][k]);
 }
 
-static uint64_t cases(void)
-{
-    const char *wanted = getenv("LOCKSTEP_CASES");
-
-    return wanted ? strtoull(wanted, NULL, 10) : CASES;
-}
-
 /* Say the same bandwidth of a node in the file, of the node, of a card, by factors. */
 START_TEST(one_bandwidth_however_it_is_said)
 {
     struct lk_job job;
 
     sim_truth_job(&sim_truth_default, 1, &job);
-    for (uint64_t i = 0; i < cases(); i++) {
+    for (uint64_t i = 0; i < cases_or(CASES); i++) {
         struct machine m;
         struct lk_rng g = lk_rng_init(19, i);
         double factor = between(&g, 0.1, 10);
@@ -136,7 +130,7 @@ END_TEST
  * channels for cards, and their protocols have limits. */
 START_TEST(cards_add_up)
 {
-    for (uint64_t i = 0; i < cases(); i++) {
+    for (uint64_t i = 0; i < cases_or(CASES); i++) {
         struct machine m;
         struct lk_cluster one;
 
@@ -152,7 +146,7 @@ END_TEST
 /* The least time that the links allow is the same where NCCL's channels matter, too. */
 START_TEST(cards_have_one_bound)
 {
-    for (uint64_t i = 0; i < cases(); i++) {
+    for (uint64_t i = 0; i < cases_or(CASES); i++) {
         struct machine m;
         struct lk_cluster one;
         struct lk_link_rates a, b;

@@ -11,6 +11,7 @@
 #include "sim/forecast/forecast.h"
 #include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/said.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
@@ -20,14 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 10000, PER_NODE = 8, STEPS = 3 };
-
-static uint64_t cases(void)
-{
-    const char *wanted = getenv("LOCKSTEP_CASES");
-
-    return wanted ? strtoull(wanted, NULL, 10) : CASES;
-}
+enum { CASES = 4000, PER_NODE = 8, STEPS = 3 };
 
 /* ---- Names ---- */
 
@@ -184,7 +178,7 @@ enum { CHUNKS = 10 };
  * it communicates longer it takes longer there and at other counts over the same links. */
 START_TEST(a_run_is_its_step)
 {
-    for (uint64_t i = (uint64_t)_i; i < cases(); i += CHUNKS) {
+    for (uint64_t i = (uint64_t)_i; i < cases_or(CASES); i += CHUNKS) {
         struct world w = {0};
         struct lk_config c[2];
         double measured_s, more_s, steps[2], preset[2], longer[2];
@@ -212,7 +206,7 @@ END_TEST
  * more than one of one, with what its collectives take longer than modelled counted once. */
 START_TEST(accumulation_adds_micro_batches_alone)
 {
-    for (uint64_t i = (uint64_t)_i; i < cases(); i += CHUNKS) {
+    for (uint64_t i = (uint64_t)_i; i < cases_or(CASES); i += CHUNKS) {
         struct world w = {0};
         struct lk_config c[2];
         double steps[2];
@@ -233,7 +227,7 @@ END_TEST
  * step of two micro-batches that both communicate takes one of each more. */
 START_TEST(a_longer_wire_is_no_longer_compute)
 {
-    for (uint64_t i = (uint64_t)_i; i < cases(); i += CHUNKS) {
+    for (uint64_t i = (uint64_t)_i; i < cases_or(CASES); i += CHUNKS) {
         struct world w = {0};
         struct lk_config c[2];
         double exposed_s, more_s, steps[2];
@@ -261,7 +255,7 @@ START_TEST(an_unseen_misfit_may_be_of_any_part)
 {
     struct lk_predictor_options o = {.level = 0.9, .draws = 100, .seed = 1, .scale_error = NAN};
 
-    for (uint64_t i = (uint64_t)_i; i < cases() / 50; i += CHUNKS) {
+    for (uint64_t i = (uint64_t)_i; i < cases_or(CASES) / 50; i += CHUNKS) {
         struct lk_rng g = lk_rng_init(23, i);
         struct world w = {0};
         struct lk_config c[2];
@@ -300,7 +294,7 @@ START_TEST(the_answer_holds_what_was_measured)
 {
     struct lk_predictor_options o = {.level = 0.9, .draws = 20, .seed = 1, .scale_error = NAN};
 
-    for (uint64_t i = (uint64_t)_i; i < cases(); i += CHUNKS) {
+    for (uint64_t i = (uint64_t)_i; i < cases_or(CASES); i += CHUNKS) {
         struct lk_rng g = lk_rng_init(22, i);
         struct world w = {0};
         struct lk_prediction p;

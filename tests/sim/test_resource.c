@@ -12,12 +12,13 @@
 #include "facts/preset.h"
 #include "sim/forecast/step_evidence.h"
 #include "sim/step/config.h"
+#include "tests/rigs/cases.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { CASES = 10000, CHUNKS = 8, TENSORS_MAX = 12 };
+enum { CASES = 4000, CHUNKS = 8, TENSORS_MAX = 12 };
 
 /* Durations are rounded to whole ns, in every bucket. */
 static const double ROUNDING = 1e-5;
@@ -141,13 +142,6 @@ static void check(const struct lk_cluster *cluster, uint64_t number)
     lk_job_fini(&job);
 }
 
-static uint64_t cases(void)
-{
-    const char *wanted = getenv("LOCKSTEP_CASES");
-
-    return wanted ? strtoull(wanted, NULL, 10) : CASES;
-}
-
 START_TEST(better_links_never_take_longer)
 {
     char **names = NULL, *path;
@@ -161,7 +155,7 @@ START_TEST(better_links_never_take_longer)
         ck_assert_msg(lk_cluster_read(path, &c) == LK_OK, "%s", lk_error_text());
         if (k / CHUNKS % 4 == 3) /* by alpha-beta */
             c.device.compute_capability = 0;
-        for (uint64_t i = k; i < cases(); i += n)
+        for (uint64_t i = k; i < cases_or(CASES); i += n)
             check(&c, i);
         lk_cluster_fini(&c);
         free(path);
