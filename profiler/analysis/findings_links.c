@@ -83,6 +83,29 @@ static enum lk_status add(struct lk_analysis *a, const struct lk_run_hops *h,
     return LK_OK;
 }
 
+static bool is_of(const struct lk_run_hops *h, size_t hop, const struct lk_slow_link *x)
+{
+    return x->pair ? x->at == hop : h->hops[hop].from_end == x->at || h->hops[hop].to_end == x->at;
+}
+
+/* Return the rate of the slowest hop that is of none of the slow ends and pairs, at most the
+ * others' median. */
+static double rate_when_mended(const struct lk_run_hops *h, const struct lk_slow_link *found,
+                               size_t n)
+{
+    double least = found[n - 1].others_Bps;
+
+    for (size_t k = 0; k < h->n; k++) {
+        bool slow = false;
+
+        for (size_t i = 0; i < n; i++)
+            slow = slow || is_of(h, k, &found[i]);
+        if (!slow)
+            least = fmin(least, lk_run_hop_rate(&h->hops[k]));
+    }
+    return fmax(least, found[n - 1].rate_Bps);
+}
+
 /*
  * Report slow hosts and pairs. The slowest hop sets a ring's pace: mending it wins until the next
  * slower one does. Of the communication that compute does not cover, and the waits for ranks whose
@@ -96,7 +119,7 @@ static enum lk_status report(struct lk_analysis *a, const struct lk_run_hops *h,
                   inherited * (lk_knows_waits_(a) ? a->losses_s[LK_LOSS_STRAGGLER] : 0);
 
     for (size_t i = 0; i < n; i++) {
-        double next = i + 1 < n ? found[i + 1].rate_Bps : found[i].others_Bps;
+        double next = i + 1 < n ? found[i + 1].rate_Bps : rate_when_mended(h, found, n);
         double won = found[0].rate_Bps / found[i].rate_Bps - found[0].rate_Bps / next;
 
         LK_PASS(add(a, h, &found[i], a->exposure_known ? base * won : NAN));

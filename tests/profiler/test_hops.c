@@ -318,6 +318,28 @@ START_TEST(a_run_says_its_slow_host)
 }
 END_TEST
 
+/* A mended link leaves the pace to the slowest of the others, whatever their median is. */
+START_TEST(a_slow_link_is_worth_the_next_slowest)
+{
+    static const double Bps[2][4] = {{2e6, 2e6, 1.8e7, 1.8e7}, {2e6, 2e6, 2e7, 1.8e7}};
+    double cost_s[2];
+
+    for (int i = 0; i < 2; i++) {
+        struct lk_run run = {0};
+        struct lk_analysis a = {0};
+        size_t n;
+
+        analyze(4, 2, Bps[i], true, &run, &a);
+        cost_s[i] = find(&a, LK_FINDING_SLOW_LINK, &n)->cost_s;
+        ck_assert_uint_eq(n, 1);
+        lk_analysis_fini(&a);
+        lk_run_fini(&run);
+    }
+    ck_assert_double_gt(cost_s[0], 0);
+    ck_assert_double_eq_tol(cost_s[1] / cost_s[0], 1, 1e-9);
+}
+END_TEST
+
 /* The table has each hop with its rate, beside the median; none where no hop was recorded. */
 START_TEST(hops_are_a_table)
 {
@@ -408,6 +430,7 @@ SUITE(hops, t)
     tcase_add_test(t, noise_accuses_nobody);
     tcase_add_test(t, without_contrast_or_steps_nobody_is_named);
     tcase_add_loop_test(t, a_run_says_its_slow_host, 0, 8);
+    tcase_add_test(t, a_slow_link_is_worth_the_next_slowest);
     tcase_add_loop_test(t, hops_are_a_table, 0, 2);
     tcase_add_loop_test(t, a_run_without_a_slow_hop_names_none, 0, 2);
 }
