@@ -347,6 +347,11 @@ static enum lk_status add_runs(const struct analyzed *a, const struct options *o
     return LK_OK;
 }
 
+enum lk_status analyze_page(const struct analyzed *a, struct lk_page *page)
+{
+    return add_runs(a, &(struct options){.step = -1}, page);
+}
+
 /* ---- Traces of other programs ---- */
 
 /* Put a text on the page as a sentence: with a capital letter and a full stop. */
@@ -428,6 +433,40 @@ static enum lk_status take_run(const char *name, struct lk_import *i, struct lk_
     return st == LK_EEVIDENCE ? LK_OK : st;
 }
 
+enum lk_status analyze_import_read(const char *const *paths, size_t n, struct lk_import *import,
+                                   struct lk_run_set *set)
+{
+    enum lk_status st = LK_OK;
+    char **files = NULL;
+    size_t n_files = 0;
+
+    LK_TRY(lk_import_files(paths, n, &files, &n_files));
+    LK_TRY(lk_import_run(files, n_files, &(struct lk_import_options){0}, import));
+    LK_TRY(take_run(paths[0], import, set));
+    st = check_runs(set);
+out:
+    lk_names_free(files, n_files);
+    return st;
+}
+
+/* Add all about an import; a NULL: it has no complete step. */
+static enum lk_status add_all_of_import(struct lk_import *import, const struct analyzed *a,
+                                        const struct options *opt, struct lk_page *page)
+{
+    LK_PASS(add_sequences(import, page));
+    if (a)
+        LK_PASS(add_runs(a, opt, page));
+    else if (!page->n_answer)
+        LK_PASS(lk_page_say(page, "%s.", import->no_steps));
+    return add_import(import, a != NULL, page);
+}
+
+enum lk_status analyze_import_page(struct lk_import *import, const struct analyzed *a,
+                                   struct lk_page *page)
+{
+    return add_all_of_import(import, a, &(struct options){.step = -1}, page);
+}
+
 static enum lk_status analyze_traces(const struct options *opt, const char **paths, size_t n,
                                      const struct lk_run_set *reference, struct lk_page *page)
 {
@@ -435,26 +474,15 @@ static enum lk_status analyze_traces(const struct options *opt, const char **pat
     struct lk_run_set set = {0};
     struct lk_import run = {0};
     struct analyzed a = {0};
-    char **files = NULL;
-    size_t n_files = 0;
 
-    LK_TRY(lk_import_files(paths, n, &files, &n_files));
-    LK_TRY(lk_import_run(files, n_files, &(struct lk_import_options){0}, &run));
-    LK_TRY(add_sequences(&run, page));
-    LK_TRY(take_run(paths[0], &run, &set));
-    LK_TRY(check_runs(&set));
-    if (set.n) {
+    LK_TRY(analyze_import_read(paths, n, &run, &set));
+    if (set.n)
         LK_TRY(analyze_all(&set, opt->reference ? reference : &set, opt, &a));
-        LK_TRY(add_runs(&a, opt, page));
-    } else if (!page->n_answer) {
-        LK_TRY(lk_page_say(page, "%s.", run.no_steps));
-    }
-    LK_TRY(add_import(&run, set.n > 0, page));
+    st = add_all_of_import(&run, set.n ? &a : NULL, opt, page);
 out:
     analyzed_fini(&a);
     lk_run_set_fini(&set);
     lk_import_fini(&run);
-    lk_names_free(files, n_files);
     return st;
 }
 

@@ -8,6 +8,7 @@
 #include "facts/cluster.h"
 #include "profiler/analysis/analysis_pool.h"
 #include "profiler/analysis/run_set.h"
+#include "profiler/import/import.h"
 #include "sim/collective/coll_cost.h"
 
 #include <stddef.h>
@@ -52,6 +53,17 @@ struct analyzed {
 enum lk_status analyze_pools(const struct lk_run_set *set, const struct lk_run_set *references,
                              const char *reference, struct analyzed *a);
 void analyzed_fini(struct analyzed *a);
+
+/* Fill the page of runs, as without options; trials and what is alone on a cluster are there where
+ * *a has them. */
+enum lk_status analyze_page(const struct analyzed *a, struct lk_page *page);
+
+/* Read traces of other programs as one run; set->n 0: it has no complete step. */
+enum lk_status analyze_import_read(const char *const *paths, size_t n, struct lk_import *import,
+                                   struct lk_run_set *set);
+/* Fill the page of an import; a NULL: it has no complete step. */
+enum lk_status analyze_import_page(struct lk_import *import, const struct analyzed *a,
+                                   struct lk_page *page);
 
 /* Read the cluster of a file or preset; NULL: none. *a is freed by analyze_alone_fini, whatever is
  * returned. */

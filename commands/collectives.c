@@ -189,10 +189,10 @@ static enum lk_status put_notes(const struct sides *s, struct lk_page *page)
 
 /* ---- The plot ---- */
 
-static enum lk_status plot(const struct sides *s, const struct options *o, struct lk_page *page)
+/* Make the chart of all sides. */
+static enum lk_status make_chart(const struct sides *s, struct lk_chart *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_chart chart = {0};
     struct lk_plot_collective *curves = NULL;
     size_t n = 0, at = 0;
 
@@ -220,16 +220,48 @@ static enum lk_status plot(const struct sides *s, const struct options *o, struc
                     lk_judged_busbw(&set->at, bytes, j->lo_s)};
             }
         }
-    LK_TRY(lk_chart_collectives(&chart, curves, n));
-    LK_TRY(draw_charts(&chart, 1, o->plot, &o->draw));
-    LK_TRY(lk_page_next(page, "%s/%s" DRAW_SUFFIXES, o->plot, chart.name));
+    LK_TRY(lk_chart_collectives(out, curves, n));
 out:
-    lk_chart_fini(&chart);
     for (size_t i = 0; curves && i < n; i++) {
         free(curves[i].label);
         free(curves[i].sizes);
     }
     free(curves);
+    return st;
+}
+
+static enum lk_status plot(const struct sides *s, const struct options *o, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    struct lk_chart chart = {0};
+
+    LK_TRY(make_chart(s, &chart));
+    LK_TRY(draw_charts(&chart, 1, o->plot, &o->draw));
+    LK_TRY(lk_page_next(page, "%s/%s" DRAW_SUFFIXES, o->plot, chart.name));
+out:
+    lk_chart_fini(&chart);
+    return st;
+}
+
+static enum lk_status fill(const struct sides *s, struct lk_page *page)
+{
+    LK_PASS(say(s, page));
+    LK_PASS(collectives_tables(s->v, s->n, page));
+    LK_PASS(collectives_values(s->v, s->n, page));
+    return put_notes(s, page);
+}
+
+enum lk_status collectives_page(const char **names, int n, struct lk_page *page,
+                                struct lk_chart *chart)
+{
+    enum lk_status st = LK_OK;
+    struct sides s = {0};
+
+    LK_TRY(read_sides(&(struct options){0}, names, n, &s));
+    LK_TRY(fill(&s, page));
+    st = make_chart(&s, chart);
+out:
+    free_sides(&s);
     return st;
 }
 
@@ -240,10 +272,7 @@ static enum lk_status run(void *options, const char **names, int n, struct lk_pa
     struct sides s = {0};
 
     LK_TRY(read_sides(o, names, n, &s));
-    LK_TRY(say(&s, page));
-    LK_TRY(collectives_tables(s.v, s.n, page));
-    LK_TRY(collectives_values(s.v, s.n, page));
-    LK_TRY(put_notes(&s, page));
+    LK_TRY(fill(&s, page));
     if (o->plot)
         LK_TRY(plot(&s, o, page));
 out:

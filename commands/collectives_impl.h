@@ -3,6 +3,7 @@
 #define LK_COMMANDS_COLLECTIVES_IMPL_H
 
 #include "commands/expected.h"
+#include "reports/chart/chart.h"
 
 enum { COLLECTIVES_SIDES_MAX = 8 };
 
@@ -20,5 +21,10 @@ enum lk_status collectives_tables(const struct collectives_side *sides, int n,
 /* Add the values of n sides: `share` (expected over measured time) of each band, slow_bands. */
 enum lk_status collectives_values(const struct collectives_side *sides, int n,
                                   struct lk_page *page);
+
+/* Fill the page and the chart of n operands, as without options. LK_EEVIDENCE: there is nothing to
+ * draw, or nothing was measured. */
+enum lk_status collectives_page(const char **names, int n, struct lk_page *page,
+                                struct lk_chart *chart);
 
 #endif

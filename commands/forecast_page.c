@@ -227,3 +227,52 @@ bool forecast_has_target(const struct lk_forecast *f)
             return true;
     return false;
 }
+
+/* ---- A whole page ---- */
+
+/* Return whether a forecast is a what-if's. */
+static bool is_whatif(const struct lk_forecast *f)
+{
+    for (size_t i = 0; i < f->n_points; i++)
+        if (f->points[i].gain.known)
+            return true;
+    return false;
+}
+
+enum lk_status forecast_page(const struct lk_forecast *f, struct lk_page *page)
+{
+    enum { POINTS, BEST, PLANS, BACKTESTS = PLANS + LK_PLAN_TABLES, LOSSES, CONTRADICTIONS, COUNT };
+    static const char *const names[COUNT] = {"points",   "best",   "plan",          "target",
+                                             "backtest", "losses", "contradictions"};
+    enum lk_status st = LK_OK;
+    struct lk_table *tables[COUNT] = {NULL};
+    const bool whatif = is_whatif(f);
+    const enum lk_page_place where = forecast_has_target(f) ? LK_PAGE_MAIN : LK_PAGE_DETAIL;
+
+    LK_TRY(forecast_page_answer(f, whatif, page));
+    LK_TRY(lk_forecast_table(f, &tables[POINTS]));
+    if (whatif)
+        LK_TRY(lk_forecast_best_table(f, 10, &tables[BEST]));
+    LK_TRY(lk_forecast_plan_tables(f, true, &tables[PLANS]));
+    if (f->n_backtests)
+        LK_TRY(lk_forecast_backtest_table(f, &tables[BACKTESTS]));
+    LK_TRY(lk_forecast_loss_table(f, &tables[LOSSES]));
+    LK_TRY(lk_forecast_contradiction_table(f, &tables[CONTRADICTIONS]));
+    for (int i = 0; i < COUNT; i++) {
+        const bool is_plan = i >= PLANS && i < BACKTESTS;
+
+        LK_TRY(forecast_page_table(f, names[i],
+                                   is_plan                                 ? where
+                                   : i == BEST || (i == POINTS && !whatif) ? LK_PAGE_MAIN
+                                                                           : LK_PAGE_DETAIL,
+                                   is_plan                  ? FORECAST_PLAN
+                                   : i == BEST              ? FORECAST_BEST
+                                   : i == POINTS && !whatif ? FORECAST_POINTS
+                                                            : FORECAST_DETAIL,
+                                   &tables[i], page));
+    }
+out:
+    for (int i = 0; i < COUNT; i++)
+        lk_table_destroy(tables[i]);
+    return st;
+}

@@ -31,6 +31,10 @@ enum lk_status forecast_page_table(const struct lk_forecast *f, const char *name
                                    enum lk_page_place place, enum forecast_view view,
                                    struct lk_table **table, struct lk_page *page);
 
+/* Fill the page of a forecast that was read from its file: its answer, and the tables that the file
+ * has the numbers for. */
+enum lk_status forecast_page(const struct lk_forecast *f, struct lk_page *page);
+
 /* Say which files of a forecast were written; NULL: none. */
 enum lk_status forecast_page_files(const char *out, const char *csv, struct lk_page *page);
 

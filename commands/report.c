@@ -1,9 +1,11 @@
-/* lockstep report: plots of forecasts and runs. */
+/* lockstep report: plots of what was measured and forecast, and a page that holds them all. */
 #include "base/array.h"
+#include "base/file.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/draw.h"
 #include "commands/report_input.h"
+#include "commands/report_page.h"
 
 #include <stdlib.h>
 
@@ -15,12 +17,14 @@ struct options {
     const char *log;
 };
 
+extern const struct lk_command lk_command_report;
+
 #define OPTION(...) ROW(struct options, __VA_ARGS__)
 
 /* clang-format off */
 static const struct lk_option rows[] = {
     OPTION("out", out, FILE, .role = LK_ROLE_FOLDER, .fallback = "report",
-           .help = "directory of the plots; made when it does not exist"),
+           .help = "directory of the page and the plots; made when it does not exist"),
     OPTION("title", title, TEXT, .help = "title of the plots (default: model, hardware and date)"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
            .help = "optimizer step that the timeline shows; -1: the one of median length"),
@@ -29,6 +33,29 @@ static const struct lk_option rows[] = {
     {0}
 };
 /* clang-format on */
+
+/* Write the page of all operands, DIR/report.html. */
+static enum lk_status write_page(const struct options *opt, const char **operands, int n,
+                                 const struct report_input *in, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    char **words = NULL, *path = NULL, *line = NULL;
+
+    LK_TRY(lk_command_argv(&lk_command_report, opt, NULL, &words));
+    for (size_t i = 0; words[i]; i++)
+        LK_TRY(lk_text_add(&line, "%s%s", i ? " " : "", words[i]));
+    for (int i = 0; i < n; i++)
+        LK_TRY(lk_text_add(&line, " %s", operands[i]));
+    LK_TRY(lk_mkdirs(opt->out));
+    LK_TRY(lk_path_join(&path, opt->out, "report.html"));
+    LK_TRY(report_page_write(in, path, line));
+    st = lk_page_say(page, "%s", path);
+out:
+    lk_argv_free(words);
+    free(path);
+    free(line);
+    return st;
+}
 
 static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
@@ -40,6 +67,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     LK_TRY(lk_alloc(&in, 1, sizeof *in));
     LK_TRY(report_input_read(operands, (size_t)n, opt->title, in));
     in->in.step = opt->step;
+    LK_TRY(write_page(opt, operands, n, in, page));
     LK_TRY(lk_plots_make(&in->in, &list));
     LK_TRY(draw_charts(list.charts, list.n, opt->out, &opt->draw));
     for (size_t i = 0; i < list.n; i++)
@@ -54,8 +82,8 @@ out:
 
 const struct lk_command lk_command_report = {
     .name = "report",
-    .usage = "FORECAST.json... RUN...",
-    .help = "plot forecasts and runs: efficiency, throughput, losses, ranks",
+    .usage = "RUN|TRACE|FORECAST|CLUSTER|JOB...",
+    .help = "write one page, report.html, and plots of runs, traces, forecasts and clusters",
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = REPORT_OPERANDS_MAX,

@@ -3,7 +3,12 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "commands/analyze_impl.h"
+#include "commands/inputs.h"
+#include "commands/job_inputs.h"
+#include "facts/forecast.h"
+#include "profiler/import/import_files.h"
 #include "runtime/device/machine.h"
 
 #include <math.h>
@@ -53,8 +58,12 @@ static enum lk_status make_title(struct report_input *r, const char *title)
         LK_PASS(lk_strdup(&r->title, title));
     else if (r->runs.n)
         LK_PASS(run_title(&r->runs.runs[r->runs.n - 1], &r->title));
-    else
+    else if (r->in.n_forecasts)
         LK_PASS(forecast_title(r->forecasts, r->in.n_forecasts, &r->title));
+    else if (r->operands[REPORT_CLUSTER].n)
+        LK_PASS(lk_asprintf(&r->title, "Collectives of %s", r->cluster.name));
+    else
+        LK_PASS(lk_strdup(&r->title, r->has_job ? r->job.name : "Traces"));
     r->in.title = lk_printable(r->title);
     return LK_OK;
 }
@@ -154,12 +163,31 @@ out:
     return st;
 }
 
+/* Analyse the runs and, with a cluster on which their collectives are known, try what its advice
+ * would gain. */
+static enum lk_status analyze_with(struct report_input *r)
+{
+    const struct report_operands *clusters = &r->operands[REPORT_CLUSTER];
+    enum lk_status st = LK_EEVIDENCE;
+
+    if (clusters->n) {
+        LK_PASS(analyze_alone_init(&r->analyzed->alone, clusters->names[0]));
+        st = analyze_pools(&r->runs, &r->runs, NULL, r->analyzed);
+        if (st == LK_EEVIDENCE) {
+            analyzed_fini(r->analyzed);
+            *r->analyzed = (struct analyzed){0};
+        }
+    }
+    LK_PASS(st == LK_EEVIDENCE ? analyze_pools(&r->runs, &r->runs, NULL, r->analyzed) : st);
+    return analyze_try(&r->runs, r->analyzed);
+}
+
 static enum lk_status take_runs(struct report_input *r)
 {
     const struct lk_run *last = &r->runs.runs[r->runs.n - 1];
 
     LK_PASS(lk_alloc(&r->analyzed, 1, sizeof *r->analyzed));
-    LK_PASS(analyze_pools(&r->runs, &r->runs, NULL, r->analyzed));
+    LK_PASS(analyze_with(r));
     LK_PASS(list_measured(r));
     LK_PASS(take_losses(r, &r->analyzed->pools[r->analyzed->n_pools - 1]));
     LK_PASS(take_ranks(r, last));
@@ -170,26 +198,109 @@ static enum lk_status take_runs(struct report_input *r)
 
 /* ---- All ---- */
 
+/* Read the kind of a JSON file off its schema. */
+static enum lk_status kind_of_file(const char *path, enum report_kind *out)
+{
+    static const struct {
+        const char *schema;
+        enum report_kind kind;
+    } kinds[] = {{LK_FORECAST_SCHEMA, REPORT_FORECAST},
+                 {LK_CLUSTER_SCHEMA, REPORT_CLUSTER},
+                 {LK_JOB_SCHEMA, REPORT_JOB}};
+    enum lk_status st = LK_OK;
+    struct lk_json_doc *doc = NULL;
+    const char *schema;
+    size_t k = 0;
+
+    LK_TRY(lk_json_load(path, &doc));
+    LK_TRY(lk_json_expect(lk_json_root(doc), LK_JSON_OBJECT));
+    LK_TRY(lk_json_text(lk_json_root(doc), "schema", &schema));
+    while (k < LK_COUNT(kinds) && strcmp(kinds[k].schema, schema) != 0)
+        k++;
+    if (k == LK_COUNT(kinds))
+        LK_TRY(lk_fail(LK_EPARSE,
+                       "%s: its schema is '%s': a report has runs, traces, forecasts, "
+                       "clusters and a job",
+                       path, schema));
+    *out = kinds[k].kind;
+out:
+    lk_json_free(doc);
+    return st;
+}
+
+static enum lk_status kind_of(const char *name, enum report_kind *out)
+{
+    *out = REPORT_RUN;
+    if (lk_is_folder(name))
+        *out = lk_import_is(name) ? REPORT_IMPORT : REPORT_RUN;
+    else if (!lk_file_exists(name) && !strchr(name, '/') && !lk_ends_with(name, ".json"))
+        *out = REPORT_CLUSTER;
+    else if (lk_is_file(name) && lk_import_reads(name))
+        *out = REPORT_IMPORT;
+    else
+        return kind_of_file(name, out);
+    return LK_OK;
+}
+
+static enum lk_status sort_operands(struct report_input *r, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        enum report_kind kind;
+        struct report_operands *o;
+
+        LK_PASS(kind_of(names[i], &kind));
+        o = &r->operands[kind];
+        o->names[o->n++] = names[i];
+    }
+    if (r->operands[REPORT_RUN].n && r->operands[REPORT_IMPORT].n)
+        return lk_fail(LK_EUSAGE,
+                       "%s is a run, %s a trace of another program: make a report of "
+                       "each",
+                       r->operands[REPORT_RUN].names[0], r->operands[REPORT_IMPORT].names[0]);
+    if (r->operands[REPORT_JOB].n > 1)
+        return lk_fail(LK_EUSAGE, "%s and %s are two jobs: make a report of each",
+                       r->operands[REPORT_JOB].names[0], r->operands[REPORT_JOB].names[1]);
+    return LK_OK;
+}
+
+/* Read the job that was given; else that of the runs, which may have too few steps for one. */
+static enum lk_status read_job(struct report_input *r)
+{
+    const struct report_operands *job = &r->operands[REPORT_JOB], *runs = &r->operands[REPORT_RUN];
+    enum lk_status st;
+
+    if (job->n)
+        st = find_job(job->names[0], &r->job);
+    else if (runs->n)
+        st = find_job_of_runs(runs->names, runs->n, &r->job);
+    else
+        return LK_OK;
+    r->has_job = st == LK_OK;
+    return st == LK_EEVIDENCE ? LK_OK : st;
+}
+
 enum lk_status report_input_read(const char *const *operands, size_t n, const char *title,
                                  struct report_input *out)
 {
-    const char *dirs[REPORT_OPERANDS_MAX];
-    size_t n_dirs = 0;
+    const struct report_operands *of = out->operands;
 
     out->in.step = -1;
     out->in.forecasts = out->forecasts;
-    for (size_t i = 0; i < n; i++) {
-        if (!lk_ends_with(operands[i], ".json")) {
-            dirs[n_dirs++] = operands[i];
-            continue;
-        }
-        LK_PASS(lk_forecast_read(operands[i], &out->forecasts[out->in.n_forecasts]));
+    LK_PASS(sort_operands(out, operands, n));
+    for (size_t i = 0; i < of[REPORT_FORECAST].n; i++) {
+        LK_PASS(lk_forecast_read(of[REPORT_FORECAST].names[i], &out->forecasts[i]));
         out->in.n_forecasts++;
     }
-    if (n_dirs) {
-        LK_PASS(lk_run_set_read(dirs, n_dirs, &out->runs));
+    if (of[REPORT_CLUSTER].n)
+        LK_PASS(find_cluster(of[REPORT_CLUSTER].names[0], &out->cluster));
+    if (of[REPORT_RUN].n)
+        LK_PASS(lk_run_set_read(of[REPORT_RUN].names, of[REPORT_RUN].n, &out->runs));
+    if (of[REPORT_IMPORT].n)
+        LK_PASS(analyze_import_read(of[REPORT_IMPORT].names, of[REPORT_IMPORT].n, &out->import,
+                                    &out->runs));
+    if (out->runs.n)
         LK_PASS(take_runs(out));
-    }
+    LK_PASS(read_job(out));
     return make_title(out, title);
 }
 
@@ -201,6 +312,9 @@ void report_input_fini(struct report_input *r)
         analyzed_fini(r->analyzed);
     free(r->analyzed);
     lk_run_set_fini(&r->runs);
+    lk_import_fini(&r->import);
+    lk_cluster_fini(&r->cluster);
+    lk_job_fini(&r->job);
     free(r->measured);
     free((void *)r->ranks.ranks);
     free((void *)r->ranks.hosts);

@@ -1,22 +1,45 @@
-/* What the operands of `lockstep report` hold: forecasts, and runs with their analysis. */
+/* What the operands of `lockstep report` hold: runs with their analysis, traces of other programs,
+ * forecasts, clusters, a job. */
 #ifndef LK_COMMANDS_REPORT_INPUT_H
 #define LK_COMMANDS_REPORT_INPUT_H
 
 #include "base/status.h"
+#include "facts/cluster.h"
+#include "facts/job.h"
 #include "profiler/analysis/run_set.h"
+#include "profiler/import/import.h"
 #include "reports/plot/plots.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum { REPORT_OPERANDS_MAX = 64 };
+
+enum report_kind {
+    REPORT_RUN,    /* a folder of runs */
+    REPORT_IMPORT, /* a trace of another program, or a folder of them */
+    REPORT_FORECAST,
+    REPORT_CLUSTER, /* a file, or a preset's name */
+    REPORT_JOB,
+    REPORT_KINDS
+};
+struct report_operands {
+    const char *names[REPORT_OPERANDS_MAX]; /* borrowed */
+    size_t n;
+};
 
 struct analyzed;
 /* All that was read; `in` borrows from the rest. */
 struct report_input {
     struct lk_report_input in;
     struct lk_forecast forecasts[REPORT_OPERANDS_MAX];
-    struct lk_run_set runs;
-    struct analyzed *analyzed; /* of the runs */
+    struct report_operands operands[REPORT_KINDS];
+    struct lk_run_set runs;    /* or the one that was imported */
+    struct analyzed *analyzed; /* of the runs; NULL: there are none */
+    struct lk_import import;   /* of the operands that are such */
+    struct lk_cluster cluster; /* the first one */
+    struct lk_job job;         /* the one given, or else that of the runs */
+    bool has_job;
     struct lk_plot_measured *measured;
     struct lk_plot_losses losses;
     struct lk_plot_ranks ranks;
@@ -24,8 +47,9 @@ struct report_input {
 };
 
 /*
- * Read n operands: files of forecasts (.json) and folders of runs. title: of all plots; NULL: one
- * is made of model, hardware and date. report_input_fini frees *out, whatever is returned.
+ * Read n operands. title: of all plots; NULL: one is made of model, hardware and date. LK_EUSAGE:
+ * an operand is of no kind, runs and traces of other programs are mixed, or there are two jobs.
+ * report_input_fini frees *out, whatever is returned.
  */
 enum lk_status report_input_read(const char *const *operands, size_t n, const char *title,
                                  struct report_input *out);

@@ -12,6 +12,8 @@ static const char policy[] =
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data:; worker-src blob:; base-uri 'none'; form-action 'none'";
 
+enum { PHONE_WIDTH = 340 };
+
 /* Write a text between two pieces of markup. */
 static enum lk_status put_in(struct lk_writer *w, const char *before, const char *text,
                              const char *behind)
@@ -92,9 +94,12 @@ static enum lk_status put_answer(struct lk_writer *w, const struct lk_page *p)
 static enum lk_status put_charts(struct lk_writer *w, const struct lk_html_section *s)
 {
     for (size_t i = 0; i < s->n_charts; i++) {
-        LK_PASS(put_in(w, "<figure tabindex=\"0\" aria-label=\"", s->charts[i].title, "\">\n"));
+        /* One for a screen and for paper, one for a phone: what is not shown is not read out. */
+        LK_PASS(lk_writer_printf(w, "<figure>\n<div class=\"wide\">"));
         LK_PASS(lk_chart_svg(w, &s->charts[i], LK_SVG_WIDTH));
-        LK_PASS(lk_writer_printf(w, "</figure>\n"));
+        LK_PASS(lk_writer_printf(w, "</div><div class=\"narrow\">"));
+        LK_PASS(lk_chart_svg(w, &s->charts[i], PHONE_WIDTH));
+        LK_PASS(lk_writer_printf(w, "</div></figure>\n"));
     }
     return LK_OK;
 }

@@ -20,10 +20,11 @@ static const char *const style[] = {
     "a{color:var(--lk-blue)}\n"
     "button{font:inherit;color:inherit;background:none;border:1px solid var(--lk-gray);"
     "border-radius:.3rem;padding:.2rem .7rem;cursor:pointer}\n"
-    "#theme{margin-top:1.2rem}\n"
-    "figure{margin:1.2rem 0;overflow-x:auto}\n"
+    "#theme{margin-top:1.2rem;white-space:nowrap}\n"
+    "figure{margin:1.2rem 0}\n"
     "figure svg{display:block;width:100%;height:auto}\n"
-    "@media (max-width:40rem){figure>svg{min-width:34rem}}\n"
+    ".narrow{display:none}\n"
+    "@media screen and (max-width:40rem){.wide{display:none}.narrow{display:block}}\n"
     ".changes{padding-left:1.4rem}.changes li{margin:.3rem 0}\n",
     ".box{overflow-x:auto}\n"
     "table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums;"
@@ -44,8 +45,7 @@ static const char *const style[] = {
     "@media print{body{max-width:none;padding:0;font-size:10pt}\n"
     "header button,nav,.next,#whatif-section,details:not([open]){display:none}\n"
     "h2,h3{break-after:avoid}figure,tr,.answer{break-inside:avoid}\n"
-    "figure,.box{overflow:visible}figure svg{min-width:0!important;max-width:100%!important;"
-    "max-height:110mm}\n"
+    ".box{overflow:visible}figure svg{max-height:110mm}\n"
     "table{font-size:8pt}th,td{padding:.1rem .4rem}.n,th{white-space:normal}\n"
     "h2{border-top-width:1px;margin-top:1rem}h1{margin-top:0}}\n",
 };

@@ -257,7 +257,7 @@ static enum lk_status put_y_labels(struct lk_writer *w, const struct svg_panel *
     if (!*a->label)
         return LK_OK;
     LK_PASS(lk_writer_printf(w, "<g transform=\"rotate(-90 %.1f %.1f)\">", at, middle));
-    LK_PASS(put_label(w, a->label, at, middle, "middle", b->h + 60));
+    LK_PASS(put_label(w, a->label, at, middle, "middle", b->h + 20));
     return lk_writer_printf(w, "</g>");
 }
 

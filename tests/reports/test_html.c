@@ -112,7 +112,7 @@ START_TEST(a_page_is_whole)
     ck_assert_ptr_nonnull(strstr(text, "<p class=\"contradiction\">The model is refuted.</p>"));
     ck_assert_ptr_nonnull(strstr(text, "64 GPUs reach 61 % of "));
     ck_assert_ptr_nonnull(strstr(text, "clocks within 3 us"));
-    ck_assert_uint_eq(markup_count(text, "svg"), 2); /* one, and its plot within */
+    ck_assert_uint_eq(markup_count(text, "svg"), 4); /* for two widths, each with its plot */
     ck_assert_uint_eq(markup_count(text, "figure"), 1);
     ck_assert_uint_eq(markup_count(text, "table"), 4);
     ck_assert_uint_eq(markup_count(text, "details"), 2);

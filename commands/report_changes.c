@@ -1,0 +1,155 @@
+/* The changes that bring most; see report_changes.h. */
+#include "commands/report_changes.h"
+
+#include "base/array.h"
+#include "base/units.h"
+#include "facts/forecast_answer.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+static double number(const struct lk_table *t, size_t row, const char *column)
+{
+    const struct lk_cell *c = lk_table_cell(t, row, column);
+
+    return c && c->type == LK_CELL_NUMBER ? c->number : NAN;
+}
+
+static const char *text(const struct lk_table *t, size_t row, const char *column)
+{
+    const struct lk_cell *c = lk_table_cell(t, row, column);
+
+    return c && c->type == LK_CELL_TEXT ? c->text : "";
+}
+
+/* Begin a sentence: with a capital letter. */
+static void capital(char *says)
+{
+    if (*says >= 'a' && *says <= 'z')
+        *says = (char)(*says - 'a' + 'A');
+}
+
+/* ---- Runs ---- */
+
+/* Return the row of the largest number in a column that is below `less`; n_rows: there is none. */
+static size_t next_row(const struct lk_table *t, const char *column, double less)
+{
+    size_t best = t->n_rows;
+
+    for (size_t r = 0; r < t->n_rows; r++) {
+        double v = number(t, r, column);
+
+        if (v < less && (best == t->n_rows || v > number(t, best, column)))
+            best = r;
+    }
+    return best;
+}
+
+static enum lk_status add_actions(const struct lk_table *t, struct report_changes *out)
+{
+    double last = INFINITY;
+
+    for (size_t r; out->n < REPORT_CHANGES && (r = next_row(t, "gain", last)) < t->n_rows;) {
+        last = number(t, r, "gain");
+        LK_PASS(lk_asprintf(&out->says[out->n],
+                            "%s: %.2f times the throughput (%.2f to %.2f); lockstep whatif %s",
+                            text(t, r, "action"), last, number(t, r, "gain_lo"),
+                            number(t, r, "gain_hi"), text(t, r, "option")));
+        capital(out->says[out->n++]);
+    }
+    return LK_OK;
+}
+
+static enum lk_status add_findings(const struct lk_table *t, struct report_changes *out)
+{
+    for (size_t r = 0; r < t->n_rows && out->n < REPORT_CHANGES; r++) {
+        double runs = number(t, r, "runs");
+        char worth[40], points[48] = "", where[48] = "";
+
+        if (!*text(t, r, "next") || !(number(t, r, "cost_s") > 0))
+            continue;
+        if (!isnan(number(t, r, "points")))
+            snprintf(points, sizeof points, ", %.1f points of efficiency", number(t, r, "points"));
+        if (!isnan(runs))
+            snprintf(where, sizeof where, "; found in %.0f run%s", runs, runs == 1 ? "" : "s");
+        LK_PASS(
+            lk_asprintf(&out->says[out->n], "%s (worth up to %s a step%s%s)", text(t, r, "next"),
+                        lk_units_format(LK_DIM_TIME, number(t, r, "cost_s"), worth, sizeof worth),
+                        points, where));
+        capital(out->says[out->n++]);
+    }
+    return LK_OK;
+}
+
+enum lk_status report_changes_of_runs(const struct lk_page *page, struct report_changes *out)
+{
+    const struct lk_page_table *actions = lk_page_find(page, "actions");
+    const struct lk_page_table *findings = lk_page_find(page, "findings");
+
+    if (actions)
+        LK_PASS(add_actions(actions->table, out));
+    return findings && !out->n ? add_findings(findings->table, out) : LK_OK;
+}
+
+/* ---- What-ifs ---- */
+
+/* Return the point that gains most of those on as many GPUs, below a gain; NULL: none is left that
+ * surely gains. */
+static const struct lk_forecast_point *next_point(const struct lk_forecast *f, int gpus,
+                                                  double below)
+{
+    const struct lk_forecast_point *best = NULL;
+
+    for (size_t i = 0; i < f->n_points; i++) {
+        const struct lk_forecast_point *p = &f->points[i];
+
+        if (p->config.world_size == gpus && p->gain.known && p->gain.lo > 1 &&
+            p->gain.ratio < below && (!best || p->gain.ratio > best->gain.ratio))
+            best = p;
+    }
+    return best;
+}
+
+/* Return whether the batch of a step is another than that of the configuration without a gain. */
+static bool is_other_batch(const struct lk_forecast *f, const struct lk_forecast_point *p)
+{
+    for (size_t i = 0; i < f->n_points; i++) {
+        const struct lk_config *c = &f->points[i].config;
+
+        if (c->world_size == p->config.world_size && f->points[i].gain.ratio == 1)
+            return c->local_batch * c->accumulation !=
+                   p->config.local_batch * p->config.accumulation;
+    }
+    return false;
+}
+
+enum lk_status report_changes_of_forecast(const struct lk_forecast *f, struct report_changes *out)
+{
+    const struct lk_forecast_point *p;
+    double last = INFINITY;
+    int gpus = 0;
+
+    for (size_t i = 0; i < f->n_points; i++)
+        gpus = f->points[i].config.world_size > gpus ? f->points[i].config.world_size : gpus;
+    while (out->n < REPORT_CHANGES && (p = next_point(f, gpus, last))) {
+        char words[LK_ANSWER_WORDS];
+
+        last = p->gain.ratio;
+        LK_PASS(lk_asprintf(&out->says[out->n],
+                            "%s on %d GPUs: %.2f times the throughput (%.2f to %.2f), more with "
+                            "probability %.0f %%%s",
+                            lk_answer_config(f, p, words, sizeof words), gpus, p->gain.ratio,
+                            p->gain.lo, p->gain.hi, 100 * p->gain.certainty,
+                            is_other_batch(f, p) ? "; a step has another number of samples" : ""));
+        capital(out->says[out->n++]);
+    }
+    return LK_OK;
+}
+
+void report_changes_fini(struct report_changes *c)
+{
+    for (size_t i = 0; i < c->n; i++)
+        free(c->says[i]);
+    *c = (struct report_changes){0};
+}

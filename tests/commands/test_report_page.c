@@ -1,0 +1,222 @@
+/* The page of `lockstep report`: it says what the commands say, holds all that it shows, and works
+ * in a browser. */
+#include "base/array.h"
+#include "base/file.h"
+#include "facts/forecast.h"
+#include "reports/chart/xml.h"
+#include "tests/rigs/kineto_text.h"
+#include "tests/rigs/markup.h"
+#include "tests/rigs/must.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
+#include "tests/rigs/skip.h"
+#include "tests/rigs/suite.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PAGE_MAX = 2000000, SKIPPED = 77 };
+
+/* Run the program in scratch_dir; the test fails on another exit code. */
+static void program(int code, const char *words)
+{
+    struct shell_result r = shell_run("root=$PWD && cd '%s' && \"$root/%s/lockstep\" %s 2>&1",
+                                      scratch_dir, LK_BUILD_DIR, words);
+
+    ck_assert_msg(r.code == code, "lockstep %s: %d: %s", words, r.code, r.text);
+}
+
+/* Read a page; it is well-formed, and small. The caller frees it. */
+static char *read_page(const char *name)
+{
+    char *text = scratch_read(scratch_dir, name);
+
+    ck_assert_uint_lt(strlen(text), PAGE_MAX);
+    markup_check(text);
+    return text;
+}
+
+static void copy_job(void)
+{
+    struct shell_result r =
+        shell_run("cp tests/data/slow_link.job.json '%s/job.json'", scratch_dir);
+
+    ck_assert_int_eq(r.code, 0);
+}
+
+/* Write a trace of another program: two steps. */
+static void write_trace(void)
+{
+    char *path = scratch_path(scratch_dir, "trace.json");
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    for (int i = 0; i < KINETO_PARTS; i++)
+        ck_assert_int_ge(fputs(kineto_parts[i], f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+    free(path);
+}
+
+/* Write forecasts to 1,024 GPUs, a what-if, and the traces of a simulated run. */
+static void make_inputs(void)
+{
+    copy_job();
+    write_trace();
+    program(0, "predict job.json dgx-h100 --gpus 8,16,32,64,128,256,512,1024 --anyway "
+               "--out far.json");
+    program(0, "predict job.json ethernet-25g --gpus 1,4,16,64 --anyway --out near.json "
+               "--trace run --trace-steps 6");
+    program(0, "whatif job.json ethernet-25g --gpus 16,64 --bucket-cap 1MiB,25MiB "
+               "--accumulation 1,4 --anyway --out grid.json");
+}
+
+static bool says(const char *page, const char *sentence)
+{
+    struct lk_writer *w;
+    char *text;
+    size_t size;
+    bool found;
+
+    must(lk_writer_open_memory(&text, &size, &w));
+    must(lk_xml_text(w, sentence));
+    must(lk_writer_commit(w));
+    found = strstr(page, text);
+    free(text);
+    return found;
+}
+
+START_TEST(a_page_says_what_the_forecast_says)
+{
+    static const char *const names[] = {"far.json", "near.json", "grid.json"};
+    char *page;
+
+    make_inputs();
+    program(0, "report far.json near.json grid.json job.json ethernet-25g --out out");
+    page = read_page("out/report.html");
+    for (size_t k = 0; k < LK_COUNT(names); k++) {
+        struct lk_forecast f = {0};
+        char *path = scratch_path(scratch_dir, names[k]);
+
+        must(lk_forecast_read(path, &f));
+        ck_assert_uint_gt(f.n_answer, 0);
+        for (size_t i = 0; i < f.n_answer; i++)
+            ck_assert_msg(says(page, f.answer[i]), "%s: the page lacks: %s", names[k], f.answer[i]);
+        lk_forecast_fini(&f);
+        free(path);
+    }
+    ck_assert_ptr_nonnull(strstr(page, "id=\"lk-job\""));
+    ck_assert_ptr_nonnull(strstr(page, "id=\"lk-cluster\""));
+    ck_assert_ptr_nonnull(strstr(page, "id=\"lk-forecast\""));
+    ck_assert_ptr_nonnull(strstr(page, "id=\"whatif\""));
+    free(page);
+}
+END_TEST
+
+START_TEST(the_same_inputs_make_the_same_page)
+{
+    char *a, *b;
+
+    make_inputs();
+    program(0, "report near.json run --out out");
+    a = read_page("out/report.html");
+    program(0, "report near.json run --out out");
+    b = read_page("out/report.html");
+    ck_assert_str_eq(a, b);
+    free(a);
+    free(b);
+}
+END_TEST
+
+START_TEST(a_title_is_no_code)
+{
+    char *page;
+
+    copy_job();
+    program(0, "predict job.json ethernet-25g --gpus 1,4 --anyway --out f.json");
+    program(0, "report f.json --title \"</title><script>alert(1)</script>it''s\" --out out");
+    page = read_page("out/report.html");
+    ck_assert_ptr_null(strstr(page, "<script>alert"));
+    ck_assert(says(page, "</title><script>alert(1)</script>it''s"));
+    free(page);
+}
+END_TEST
+
+START_TEST(operands_of_no_kind_are_refused)
+{
+    char *path;
+
+    make_inputs();
+    program(1, "report missing.json --out out");
+    program(2, "report job.json job.json --out out");
+    program(2, "report run trace.json --out out");
+    path = scratch_path(scratch_dir, "out/report.html");
+    ck_assert(!lk_file_exists(path));
+    free(path);
+}
+END_TEST
+
+/* Open pages in a browser; return what check_page.py did. */
+static struct shell_result browse(const char *pages)
+{
+    return shell_run("root=$PWD && cd '%s' && python3 \"$root/tests/check_page.py\" %s 2>&1",
+                     scratch_dir, pages);
+}
+
+START_TEST(pages_work_in_a_browser)
+{
+    struct shell_result r;
+
+    make_inputs();
+    program(0, "report run near.json ethernet-25g job.json --out run-page");
+    program(0, "report trace.json --out import-page");
+    program(0, "report far.json grid.json --out far-page");
+    r = browse("run-page/report.html import-page/report.html far-page/report.html");
+    if (r.code == SKIPPED)
+        skip("no chromium here");
+    else
+        ck_assert_msg(!r.code, "%s", r.text);
+}
+END_TEST
+
+/* The check sees an error, a request, a figure without a size, and a page wider than a phone. */
+START_TEST(the_browser_sees_what_is_wrong)
+{
+    static const char *const problems[] = {"console: planted", "a request: ", "is not seen",
+                                           "the page is ", "it has no section"};
+    char *path = scratch_path(scratch_dir, "report.html");
+    FILE *f = fopen(path, "w");
+    struct shell_result r;
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs("<!doctype html><title>x</title><button id=theme></button>"
+                           "<figure><svg role=img width=1 height=1></svg></figure>"
+                           "<p style='width:3000px'>wide</p><img src='x.png'>"
+                           "<script>console.error('planted')</script>",
+                           f),
+                     0);
+    ck_assert_int_eq(fclose(f), 0);
+    free(path);
+    r = browse("report.html");
+    if (r.code == SKIPPED) {
+        skip("no chromium here");
+        return;
+    }
+    ck_assert_int_eq(r.code, 1);
+    for (size_t i = 0; i < LK_COUNT(problems); i++)
+        ck_assert_msg(strstr(r.text, problems[i]), "%s is not told: %s", problems[i], r.text);
+}
+END_TEST
+
+SUITE(report_page, tests)
+{
+    tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
+    tcase_set_timeout(tests, 300);
+    tcase_add_test(tests, a_page_says_what_the_forecast_says);
+    tcase_add_test(tests, the_same_inputs_make_the_same_page);
+    tcase_add_test(tests, a_title_is_no_code);
+    tcase_add_test(tests, operands_of_no_kind_are_refused);
+    tcase_add_test(tests, pages_work_in_a_browser);
+    tcase_add_test(tests, the_browser_sees_what_is_wrong);
+}
