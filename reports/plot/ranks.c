@@ -300,7 +300,7 @@ static double cell(const struct map *m, size_t row, size_t column)
 static void row_name(const struct map *m, size_t row, char *out, size_t size)
 {
     size_t first = row * m->tall, last = first + m->tall - 1;
-    char to[32] = "";
+    char to[16] = "";
 
     last = last < m->r->n_ranks ? last : m->r->n_ranks - 1;
     if (last > first)
