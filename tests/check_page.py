@@ -9,6 +9,7 @@ screen, the switch of the theme works, and it prints. --pictures also keeps NAME
 Exits 77 without Chromium, 1 when something does not hold.
 """
 import base64
+import fcntl
 import json
 import os
 import pathlib
@@ -35,7 +36,7 @@ FIGURES = """[...document.querySelectorAll('figure')].flatMap((figure, i) => {
     }
     return bad;
 })"""
-TABLES = """[...document.querySelectorAll('table')].flatMap((table, i) => {
+TABLES = """[...document.querySelectorAll('table[data-table]')].flatMap((table, i) => {
     const bad = [], body = table.tBodies[0];
     if (body.rows.length < 2) return bad;
     const all = [...body.rows];
@@ -75,11 +76,15 @@ class Browser:
     def __init__(self, program, home):
         ours_in, its_out = os.pipe()
         its_in, ours_out = os.pipe()
-        # Descriptors 3 and 4 are the browser's, whatever numbers the pipes have here.
-        command = 'exec 5<&%d 6>&%d; exec 3<&5 4>&6 5<&- 6>&-; exec "$@"' % (its_in, its_out)
-        self.process = subprocess.Popen(["bash", "-c", command, "sh", program, *FLAGS, "--user-data-dir=" + home],
-                                        pass_fds=(its_in, its_out), stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.DEVNULL)
+
+        def hand_over():
+            # Away from 3 and 4 first, which may be the pipes' own.
+            command, answer = (fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in (its_in, its_out))
+            os.dup2(command, 3)
+            os.dup2(answer, 4)
+
+        self.process = subprocess.Popen([program, *FLAGS, "--user-data-dir=" + home], preexec_fn=hand_over, close_fds=False,
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         os.close(its_in)
         os.close(its_out)
         self.input, self.output = os.fdopen(ours_in, "rb"), os.fdopen(ours_out, "wb")

@@ -5,6 +5,7 @@
         page.evaluate("document.title")
         page.requests, page.errors      # URLs asked for, and what the console said of errors
 """
+import fcntl
 import json
 import os
 import select
@@ -25,10 +26,10 @@ class Chromium:
         self.deadline_s, self.buffer, self.last, self.pages = deadline_s, b"", 0, {}
 
         def hand_over():
-            os.dup2(self.commands_out, 13)  # away from 3 and 4, which may be the pipes' own
-            os.dup2(self.answers_in, 14)
-            os.dup2(13, 3)
-            os.dup2(14, 4)
+            # Away from 3 and 4 first, which may be the pipes' own.
+            command, answer = (fcntl.fcntl(fd, fcntl.F_DUPFD, 64) for fd in (self.commands_out, self.answers_in))
+            os.dup2(command, 3)
+            os.dup2(answer, 4)
 
         self.process = subprocess.Popen([PROGRAM, *FLAGS, *flags, "--user-data-dir=" + profile, "about:blank"], preexec_fn=hand_over,
                                         close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
