@@ -179,7 +179,8 @@ static enum lk_status say_part(const struct lk_run_comparison *c, const struct l
 }
 
 /* Say on how many points two sides agree. */
-static enum lk_status say_counts(const struct lk_comparison *c, char letter, struct lk_page *page)
+static enum lk_status say_counts(const struct lk_comparison *c, const struct sides *s, char letter,
+                                 struct lk_page *page)
 {
     size_t of[LK_DIFFERENCE_COUNT] = {0}, n = 0;
     char unknown[64] = "", none[64] = "";
@@ -198,9 +199,9 @@ static enum lk_status say_counts(const struct lk_comparison *c, char letter, str
         snprintf(none, sizeof none, "; %zu %s the same number of one source",
                  of[LK_DIFFERENCE_NONE], of[LK_DIFFERENCE_NONE] == 1 ? "is" : "are");
     return lk_page_say(page,
-                       "Of %zu points %c is faster at %zu, slower at %zu, and within the "
+                       "Of %zu points %s is faster at %zu, slower at %zu, and within the "
                        "noise at %zu%s%s.",
-                       n, letter, of[LK_DIFFERENCE_FASTER], of[LK_DIFFERENCE_SLOWER],
+                       n, called(s, letter), of[LK_DIFFERENCE_FASTER], of[LK_DIFFERENCE_SLOWER],
                        of[LK_DIFFERENCE_NOISE], unknown, none);
 }
 
@@ -287,7 +288,7 @@ static enum lk_status say(const struct lk_run_comparison *c, const struct sides 
     }
     if (s->job)
         LK_PASS(say_cost(s, side, r, page));
-    return say_counts(&c->points, letter, page);
+    return say_counts(&c->points, s, letter, page);
 }
 
 /* ---- Tables, values and notes ---- */

@@ -299,8 +299,8 @@
 
         if (!p)
             return;
-        lead.replaceChildren(element("p", {}, `${gpus} GPUs reach ${percent(p.efficiency)}${band(p)} of linear scaling: ${time(p.step_s)} a step, ${number(p.throughput_per_s, 4)} ${drawn.sample_unit}s/s.`
-            + (q ? ` As it is now: ${percent(q.efficiency)}, ${time(q.step_s)}, ${number(q.throughput_per_s, 4)} ${drawn.sample_unit}s/s.` : "")));
+        lead.replaceChildren(element("p", {}, `${gpus} GPUs reach ${percent(p.efficiency)}${band(p)} of linear scaling: ${time(p.step_s)} a step, ${number(p.throughput_per_s, 4)} samples/s.`
+            + (q ? ` As it is now: ${percent(q.efficiency)}, ${time(q.step_s)}, ${number(q.throughput_per_s, 4)} samples/s.` : "")));
         if (drawn.axes === undefined)
             lead.append(...(drawn.answer || []).map((sentence) => element("p", {}, sentence)));
         lead.append(...deadline(asked, p));

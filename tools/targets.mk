@@ -106,6 +106,7 @@ accuracy-gate:
 
 docs: all
 	$(Q)tools/options $(BUILD)/lockstep
+	$(Q)tools/pictures $(BUILD)
 # What nvcc made of the kernels, in docs/gpu.md.
 kernel-table:
 	$(Q)tools/kernels $(PROBE_NVCC)

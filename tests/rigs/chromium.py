@@ -104,11 +104,12 @@ class Page:
         elif method == "Page.loadEventFired":
             self.loaded = True
         elif method == "Runtime.exceptionThrown":
-            self.errors.append(str(parameters["exceptionDetails"]))
+            details = parameters["exceptionDetails"]
+            self.errors.append("exception: " + details.get("exception", {}).get("description", details["text"]))
         elif method == "Runtime.consoleAPICalled" and parameters["type"] in ("error", "warning", "assert"):
-            self.errors.append(str(parameters["args"]))
+            self.errors.append("console: " + " ".join(str(a.get("value", a.get("description"))) for a in parameters["args"]))
         elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
-            self.errors.append(parameters["entry"]["text"])
+            self.errors.append("log: " + parameters["entry"]["text"])
 
     def go(self, url):
         self.loaded = False
