@@ -68,7 +68,7 @@ START_TEST(all_forecasts_are_drawn)
     enum { MANY = 7 };
     struct lk_forecast_point points[MANY][2];
     struct lk_forecast f[MANY];
-    char names[MANY][16];
+    char names[MANY][24];
     struct lk_chart c = {0};
 
     for (int i = 0; i < MANY; i++) {
