@@ -58,10 +58,14 @@ out:
 /* Move behind the text at *at. Return it, or NULL at the end. */
 static const char *next(const struct lk_facts *f, size_t *at)
 {
-    const char *text = f->text + *at;
-    size_t left = f->n - *at, bytes = strnlen(text, left);
+    const char *text;
+    size_t left = f->n - *at, bytes;
 
-    if (bytes == left) /* the end, or no NUL: another program's */
+    if (!left) /* the end; an empty list has no text */
+        return NULL;
+    text = f->text + *at;
+    bytes = strnlen(text, left);
+    if (bytes == left) /* no NUL: another program's */
         return NULL;
     *at += bytes + 1;
     return text;
