@@ -45,7 +45,7 @@ enum { LK_SCAN_PINNED_MAX = 16 << 20 };
 
 struct lk_scan;
 
-/* Where a window is filled from (base/json_scan_file.c). */
+/* A source fills a window (base/json_scan_file.c). */
 struct lk_scan_source {
     /* Read up to n bytes. Return 0 at the end, -1 after a failure, which s->status then says. */
     int (*read)(struct lk_scan *s, unsigned char *to, size_t n);

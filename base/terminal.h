@@ -1,4 +1,4 @@
-/* What is known of a terminal. */
+/* The terminal, as far as it is known. */
 #ifndef LK_BASE_TERMINAL_H
 #define LK_BASE_TERMINAL_H
 

@@ -405,7 +405,7 @@ static enum lk_status run(void *options, const char **names, int n, struct lk_pa
     LK_TRY(say_contradictions(&sides, &contradicted, page));
     for (int i = 1; i < sides.n; i++) {
         st = compare(&sides.v[0], &sides.v[i], (char)('A' + i), &c);
-        /* What is contradicted has no numbers to compare: that is the answer. */
+        /* A contradicted forecast has no numbers to compare: its contradiction is the answer. */
         if (st != LK_OK && !(st == LK_EEVIDENCE && contradicted))
             goto out;
     }

@@ -4,7 +4,6 @@
 #include "commands/compare_impl.h"
 
 #include "base/file.h"
-#include "base/json.h"
 #include "commands/axis_lists.h"
 #include "commands/evidence_inputs.h"
 #include "commands/inputs.h"
@@ -19,38 +18,19 @@ static const char *const schemas[] = {COMPARE_KIND_LIST(LK_WORD_THIRD)};
 
 /* ---- Files ---- */
 
-/* Find out the kind of a file by its member "schema". */
-static enum lk_status kind_of_file(const char *path, enum kind *out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_json_doc *doc = NULL;
-    const char *schema;
-    int k = 0;
-
-    LK_TRY(lk_json_load(path, &doc));
-    LK_TRY(lk_json_expect(lk_json_root(doc), LK_JSON_OBJECT));
-    LK_TRY(lk_json_text(lk_json_root(doc), "schema", &schema));
-    while (k < KIND_COUNT && strcmp(schemas[k], schema) != 0)
-        k++;
-    if (k == KIND_COUNT)
-        LK_TRY(lk_fail(LK_EPARSE,
-                       "%s: its schema is '%s': only runs, clusters, forecasts and jobs "
-                       "can be compared",
-                       path, schema));
-    *out = (enum kind)k;
-out:
-    lk_json_free(doc);
-    return st;
-}
-
 static enum lk_status kind_of(const char *name, enum kind *out)
 {
+    size_t k;
+
     *out = lk_is_folder(name) ? KIND_RUN : KIND_CLUSTER;
     if (*out == KIND_RUN ||
         (!lk_is_file(name) && !strchr(name, '/') && !lk_ends_with(name, ".json")))
         return LK_OK;
     LK_PASS(lk_file_check(name));
-    return kind_of_file(name, out);
+    LK_PASS(find_schema(name, schemas, KIND_COUNT,
+                        "only runs, clusters, forecasts and jobs can be compared", &k));
+    *out = (enum kind)k;
+    return LK_OK;
 }
 
 static enum lk_status read_side(struct side *s)

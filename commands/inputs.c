@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/option.h"
 #include "base/units.h"
@@ -249,4 +250,25 @@ enum lk_status known_slow_add(struct lk_cluster *c, int most_gpus, const char *r
 {
     LK_PASS(add_slow_list(c, ranks, false, most_gpus, "slow-rank"));
     return add_slow_list(c, links, true, most_gpus, "slow-link");
+}
+
+enum lk_status find_schema(const char *path, const char *const *schemas, size_t n,
+                           const char *expected, size_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json_doc *doc = NULL;
+    const char *schema;
+    size_t k = 0;
+
+    LK_TRY(lk_json_load(path, &doc));
+    LK_TRY(lk_json_expect(lk_json_root(doc), LK_JSON_OBJECT));
+    LK_TRY(lk_json_text(lk_json_root(doc), "schema", &schema));
+    while (k < n && strcmp(schemas[k], schema) != 0)
+        k++;
+    if (k == n)
+        LK_TRY(lk_fail(LK_EPARSE, "%s: its schema is '%s': %s", path, schema, expected));
+    *out = k;
+out:
+    lk_json_free(doc);
+    return st;
 }

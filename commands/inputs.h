@@ -19,6 +19,11 @@ enum lk_status find_cluster(const char *name, struct lk_cluster *out);
  */
 enum lk_status warn_of_contradictions(const struct lk_cluster *c, size_t known);
 
+/* Find which of n schemas a JSON file names. LK_EPARSE says the file's, and `expected`, which is a
+ * sentence without its end. */
+enum lk_status find_schema(const char *path, const char *const *schemas, size_t n,
+                           const char *expected, size_t *out);
+
 /*
  * Check the operands JOB CLUSTER of a command. --cluster (NULL: not given) may replace the second:
  * then operands[1] is set to it. LK_EUSAGE for no cluster and for two. pre: room for two operands.

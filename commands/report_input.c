@@ -1,9 +1,8 @@
-/* What the operands of `lockstep report` hold; see report_input.h. */
+/* Read the operands of `lockstep report`; see report_input.h. */
 #include "commands/report_input.h"
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "commands/analyze_impl.h"
 #include "commands/inputs.h"
 #include "commands/job_inputs.h"
@@ -201,31 +200,14 @@ static enum lk_status take_runs(struct report_input *r)
 /* Read the kind of a JSON file off its schema. */
 static enum lk_status kind_of_file(const char *path, enum report_kind *out)
 {
-    static const struct {
-        const char *schema;
-        enum report_kind kind;
-    } kinds[] = {{LK_FORECAST_SCHEMA, REPORT_FORECAST},
-                 {LK_CLUSTER_SCHEMA, REPORT_CLUSTER},
-                 {LK_JOB_SCHEMA, REPORT_JOB}};
-    enum lk_status st = LK_OK;
-    struct lk_json_doc *doc = NULL;
-    const char *schema;
-    size_t k = 0;
+    static const char *const schemas[] = {LK_FORECAST_SCHEMA, LK_CLUSTER_SCHEMA, LK_JOB_SCHEMA};
+    static const enum report_kind kinds[] = {REPORT_FORECAST, REPORT_CLUSTER, REPORT_JOB};
+    size_t k;
 
-    LK_TRY(lk_json_load(path, &doc));
-    LK_TRY(lk_json_expect(lk_json_root(doc), LK_JSON_OBJECT));
-    LK_TRY(lk_json_text(lk_json_root(doc), "schema", &schema));
-    while (k < LK_COUNT(kinds) && strcmp(kinds[k].schema, schema) != 0)
-        k++;
-    if (k == LK_COUNT(kinds))
-        LK_TRY(lk_fail(LK_EPARSE,
-                       "%s: its schema is '%s': a report has runs, traces, forecasts, "
-                       "clusters and a job",
-                       path, schema));
-    *out = kinds[k].kind;
-out:
-    lk_json_free(doc);
-    return st;
+    LK_PASS(find_schema(path, schemas, LK_COUNT(schemas),
+                        "a report has runs, traces, forecasts, clusters and a job", &k));
+    *out = kinds[k];
+    return LK_OK;
 }
 
 static enum lk_status kind_of(const char *name, enum report_kind *out)

@@ -1,4 +1,4 @@
-/* What the operands of `lockstep report` hold: runs with their analysis, traces of other programs,
+/* The operands of `lockstep report` hold runs with their analysis, traces of other programs,
  * forecasts, clusters, a job. */
 #ifndef LK_COMMANDS_REPORT_INPUT_H
 #define LK_COMMANDS_REPORT_INPUT_H

@@ -1,5 +1,5 @@
 /*
- * What the page's module has not: a terminal, folders of runs and presets, traces. Each function
+ * The page's module has no terminal, no folders of runs and presets, and no traces. Each function
  * here stands for one of the program, and says so where a user asks for it.
  */
 #include "base/array.h"

@@ -16,7 +16,7 @@ async function lockstepModel(bytes) {
     const view = () => new DataView(module.memory.buffer);
     const heap = () => new Uint8Array(module.memory.buffer);
 
-    /* What the C library asks of its system: lines on standard error, else nothing. */
+    /* The C library asks its system for lines on standard error, and for nothing else. */
     const system = {
         fd_write(fd, vectors, count, written) {
             let total = 0;

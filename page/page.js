@@ -307,7 +307,7 @@
         root.querySelector(".numbers").replaceChildren(table(asked, gpus));
     }
 
-    /* What the deadline says of the times to the target. */
+    /* Say which counts of GPUs meet the deadline. */
     function deadline(asked, p) {
         const most = Number(value(setting("deadline"))), hours = (x) => (x.plan || {}).time_to_target_h;
 

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What the page may do: run its own scripts and the forecast's module, and nothing else. */
+/* The policy lets the page run its own scripts and the forecast's module, and nothing else. */
 static const char policy[] =
     "default-src 'none'; script-src 'unsafe-inline' 'wasm-unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data:; worker-src blob:; base-uri 'none'; form-action 'none'";

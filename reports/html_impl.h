@@ -1,4 +1,4 @@
-/* What the files that write HTML share; see html.h. */
+/* The files that write HTML share these; see html.h. */
 #ifndef LK_REPORTS_HTML_IMPL_H
 #define LK_REPORTS_HTML_IMPL_H
 

@@ -1,4 +1,5 @@
-/* What gnuplot reads to draw a chart; see gnuplot_script.h. Texts and places first, then layers. */
+/* Write the files that gnuplot draws a chart from; see gnuplot_script.h. Texts and places come
+ * first. */
 #include "reports/chart/gnuplot_script.h"
 
 #include "base/array.h"

@@ -1,5 +1,5 @@
 /*
- * What gnuplot reads to draw a chart: the marks as a table, and a script that names it. Both are
+ * gnuplot draws a chart from the marks as a table, and from a script that names it. Both are
  * text, and hold nothing but the chart.
  *
  * The table is CSV with a row a mark: x, x2, y, lo, hi, share, then panel, layer and text in words.

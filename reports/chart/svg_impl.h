@@ -1,4 +1,4 @@
-/* What the files that draw SVG share; see svg.h. */
+/* The files that draw SVG share these; see svg.h. */
 #ifndef LK_REPORTS_CHART_SVG_IMPL_H
 #define LK_REPORTS_CHART_SVG_IMPL_H
 

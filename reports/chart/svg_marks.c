@@ -1,4 +1,4 @@
-/* What is in a panel of an SVG: lines, bands, points, boxes. See svg.h. */
+/* Draw the marks of a panel as SVG: lines, bands, points, boxes. See svg.h. */
 #include "reports/chart/svg_impl.h"
 #include "reports/chart/xml.h"
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What all back-tests together say. */
+/* Count and score all back-tests together. */
 struct score {
     size_t n, inside;
     double errors, from, to, level;

@@ -26,7 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What was found in the operands; all is borrowed, and absent where n is 0 or a pointer NULL. */
+/* The operands held these; all is borrowed, and absent where n is 0 or a pointer NULL. */
 struct lk_report_input {
     const char *title; /* model, hardware and date: the second line of every chart's; or NULL */
     const struct lk_forecast *forecasts;

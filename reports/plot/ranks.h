@@ -16,7 +16,7 @@
  */
 enum lk_status lk_chart_timeline(struct lk_chart *out, const struct lk_trace *traces, size_t n,
                                  int64_t step);
-/* What each rank did by itself in each step, s: its work, input and gaps, without collectives. */
+/* Each rank's own time in each step, s: its work, input and gaps, without collectives. */
 struct lk_plot_ranks {
     const int *ranks;         /* their numbers; n_ranks of them */
     const char *const *hosts; /* of each */

@@ -18,7 +18,7 @@ struct lk_plot_measured {
     int runs;
 };
 
-/* What a curve can hold. */
+/* A curve holds at most these. */
 enum lk_chart_scaling { LK_CHART_EFFICIENCY, LK_CHART_THROUGHPUT };
 
 /*

@@ -37,19 +37,19 @@ enum {
     CONNECT_SLICE_MS = 3000, /* between looks at the store while connecting: one slow attempt */
 };
 
-/* What the higher rank sends first. */
+/* The higher rank sends this first. */
 struct greeting {
     uint64_t comm_id;
     uint32_t from, to;
     unsigned char nonce[LK_NONCE_BYTES];
 };
 
-/* What the lower rank answers. */
+/* The lower rank answers with this. */
 struct answer {
     unsigned char nonce[LK_NONCE_BYTES], proof[LK_PROOF_BYTES];
 };
 
-/* What both prove the secret over. */
+/* Both prove the secret over this. */
 struct meeting {
     struct greeting greeting;
     unsigned char nonce[LK_NONCE_BYTES]; /* the lower rank's */

@@ -25,7 +25,7 @@ struct lk_param {
     bool decay;      /* weight decay applies (matrices, not biases and norms) */
 };
 
-/* What an op of forward writes, and backward leaves there: the last micro-batch's. */
+/* An op of forward writes this, and backward leaves it there: it is the last micro-batch's. */
 struct lk_model_output {
     const char *name;
     int layer; /* from 1; 0: of no layer */

@@ -1,5 +1,5 @@
 /*
- * What all ranks of a run must have alike: options, the shapes of tensors, their values. Each rank
+ * All ranks of a run must have the same options, shapes of tensors, and values. Each rank
  * lists facts; equal lists cost one round trip to the store, with 16 bytes of a rank. Only where
  * they differ the lists themselves are compared, and the run ends with the fact, its values and the
  * ranks and hosts that have them.

@@ -1,4 +1,4 @@
-/* Whose process is at the other end of a connection within the host; see lk_net_peer_user. */
+/* Find the user at the other end of a connection within the host; see lk_net_peer_user. */
 #include "runtime/rendezvous/net.h"
 
 #include <inttypes.h>

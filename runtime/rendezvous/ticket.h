@@ -1,5 +1,5 @@
 /*
- * What proves that a process belongs to a run: the job's name, and a secret that only its ranks
+ * A process proves that it belongs to a run by the job's name and a secret that only its ranks
  * have. Both ends of a connection prove by HMAC-SHA256 over two random numbers, one of each end,
  * that they know the secret, which itself is never sent; so a recorded greeting is of no use later.
  * docs/security.md says against whom this helps.
@@ -19,7 +19,7 @@ enum {
     LK_PROOF_BYTES = LK_SHA256_BYTES,
 };
 
-/* What a rank and the store prove the secret over: HELLO's bytes (store_wire.h) and the server's
+/* A rank and the store prove the secret over this: HELLO's bytes (store_wire.h) and the server's
  * nonce, to which the server adds the run's token. */
 enum { LK_JOIN_MAX = 48 + LK_JOB_MAX + LK_NONCE_BYTES + 8 };
 #define LK_JOIN_CLIENT "lockstep: a rank joins"

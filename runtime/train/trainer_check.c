@@ -1,7 +1,7 @@
 /*
- * What is wrong on one rank: parameters that differ from the others', every few steps, and losses
- * that are not finite. Ranks that differ go on without an error otherwise: their gradients are
- * averaged all the same. (The reducer compares shapes.)
+ * Find what is wrong on one rank: parameters that differ from the others', every few steps, and
+ * losses that are not finite. Ranks that differ go on without an error otherwise: their gradients
+ * are averaged all the same. (The reducer compares shapes.)
  */
 #include "runtime/rendezvous/agree.h"
 #include "runtime/train/trainer_impl.h"

@@ -132,7 +132,7 @@ START_TEST(forecasts)
     check(0, TEXTS("GPUs"), "predict job.json a.json --gpus=1,2,4,8 --draws=40 --out=fa.json");
     check(1, TEXTS("contradicts the step model of"),
           "predict job.json b.json --gpus=1,2,4 --draws=40 --anyway --out=fb.json");
-    /* What contradicts a side is said before what is compared. */
+    /* A contradiction of a side is said before the comparison. */
     check(1,
           TEXTS("fb.json: ", "contradicts the step model of", "4 GPUs, batch 8: B does not differ",
                 "beyond their intervals", "of linear scaling from 1 GPU, A ",

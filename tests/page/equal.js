@@ -29,7 +29,7 @@ const REQUESTS = [
     "whatif --gpus=8,64 --straggler-spread=0.5,x1,x2 --draws=20",
     "whatif --gpus=16,64 --gpus-per-node=4,8 --oversubscription=1,2 --nodes-per-switch=4 --draws=20",
     "whatif --gpus=8 --grad-dtype=own,bfloat16 --compression=none,fp16,powersgd --algorithm=auto,ring,tree --draws=20",
-    /* What a command refuses, it refuses in the same words. */
+    /* A command refuses in the same words. */
     "predict",
     "predict --gpus=0",
     "predict --gpus=8 --bucket-cap=25",

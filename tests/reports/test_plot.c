@@ -105,7 +105,7 @@ START_TEST(each_batch_has_a_panel)
 }
 END_TEST
 
-/* Of strong scaling the batch changes with the GPUs: that is one curve. */
+/* In strong scaling the batch changes with the GPUs: that is one curve. */
 START_TEST(strong_scaling_is_one_curve)
 {
     struct lk_forecast_point points[] = {plot_point(1, 0.040, NAN), plot_point(2, 0.022, NAN),
@@ -220,7 +220,7 @@ START_TEST(waterfall)
 }
 END_TEST
 
-/* What is lost is stacked upwards, what is gained below zero: the parts sum to the step. */
+/* Losses are stacked upwards, gains below zero: the parts sum to the step. */
 START_TEST(losses_by_gpus)
 {
     struct lk_forecast_point points[] = {plot_point(2, 0.0125, NAN), plot_point(1, 0.010, NAN)};
@@ -446,7 +446,7 @@ START_TEST(hostile_names_are_text)
 }
 END_TEST
 
-/* What gnuplot writes goes to no file that a link leads to elsewhere. */
+/* gnuplot's picture goes to no file that a link leads to elsewhere. */
 START_TEST(a_planted_link_is_not_followed)
 {
     struct lk_forecast_point points[] = {plot_point(1, 0.010, NAN), plot_point(2, 0.011, NAN)};

@@ -31,7 +31,7 @@ START_TEST(heat_map)
 }
 END_TEST
 
-/* Of two further settings at one cell the better one is shown, and a note says so. */
+/* A cell with two further settings shows the better one, and a note says so. */
 START_TEST(a_cell_shows_the_best_of_other_axes)
 {
     struct lk_forecast_point points[PLOT_SIDE * PLOT_SIDE + 1];

@@ -418,7 +418,7 @@ static void *find_store(void *arg)
     return NULL;
 }
 
-/* Where another program has the port that the job's name gives, all ranks meet at the next. */
+/* If another program has the port that the job's name gives, all ranks meet at the next. */
 START_TEST(a_taken_port_is_passed_over)
 {
     static const char *const common[] = {"OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_SIZE=2",

@@ -191,7 +191,7 @@ static enum lk_msg prove(int port, const struct lk_ticket *t, unsigned char *pro
     return type;
 }
 
-/* What was recorded at one start of a job is of no use at the next, which has the same secret. */
+/* A recording of one start of a job is of no use at the next, which has the same secret. */
 START_TEST(a_recorded_greeting_is_refused)
 {
     struct lk_ticket own = ticket_of("job");
