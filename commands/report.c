@@ -4,8 +4,10 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/draw.h"
+#include "commands/forecast_page.h"
 #include "commands/report_input.h"
 #include "commands/report_page.h"
+#include "sim/forecast/contradiction.h"
 
 #include <stdlib.h>
 
@@ -57,21 +59,41 @@ out:
     return st;
 }
 
+/* Say, of each forecast that something contradicts, what that is; *first becomes the first one. */
+static enum lk_status say_contradictions(const struct report_input *in,
+                                         const struct lk_forecast **first, struct lk_page *page)
+{
+    for (size_t i = in->in.n_forecasts; i-- > 0;)
+        if (in->in.forecasts[i].n_contradictions)
+            *first = &in->in.forecasts[i];
+    for (size_t i = 0; i < in->in.n_forecasts; i++)
+        for (size_t k = 0; k < lk_contradictions_told(&in->in.forecasts[i]); k++)
+            LK_PASS(lk_page_contradict(page, in->in.forecasts[i].answer[k]));
+    return LK_OK;
+}
+
 static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *opt = options;
     enum lk_status st = LK_OK;
     struct report_input *in = NULL;
     struct lk_chart_list list = {0};
+    const struct lk_forecast *contradicted = NULL;
 
     LK_TRY(lk_alloc(&in, 1, sizeof *in));
     LK_TRY(report_input_read(operands, (size_t)n, opt->title, in));
     in->in.step = opt->step;
+    LK_TRY(say_contradictions(in, &contradicted, page));
     LK_TRY(write_page(opt, operands, n, in, page));
-    LK_TRY(lk_plots_make(&in->in, &list));
+    st = lk_plots_make(&in->in, &list);
+    if (st == LK_EEVIDENCE && contradicted) /* it has no number to plot: that is said */
+        st = LK_OK;
+    LK_TRY(st);
     LK_TRY(draw_charts(list.charts, list.n, opt->out, &opt->draw));
     for (size_t i = 0; i < list.n; i++)
         LK_TRY(lk_page_say(page, "%s/%s" DRAW_SUFFIXES, opt->out, list.charts[i].name));
+    if (contradicted)
+        st = forecast_verdict(contradicted);
 out:
     lk_chart_list_fini(&list);
     if (in)

@@ -126,16 +126,19 @@ out:
     return st;
 }
 
-/* Say what a forecast's point on most GPUs reaches. */
+/* Say what a forecast's point on most GPUs reaches; of one without numbers, its first sentence. */
 static enum lk_status say_largest(const struct lk_forecast *f, struct lk_page *page)
 {
-    const struct lk_forecast_point *p = f->points;
+    const struct lk_forecast_point *p = NULL;
     char step[40], n[32], range[64] = "";
 
-    if (!f->n_points)
-        return LK_OK;
-    for (size_t i = 1; i < f->n_points; i++)
-        p = f->points[i].config.world_size > p->config.world_size ? &f->points[i] : p;
+    for (size_t i = 0; i < f->n_points; i++)
+        if (!isnan(f->points[i].step_s) &&
+            (!p || f->points[i].config.world_size > p->config.world_size))
+            p = &f->points[i];
+    if (!p)
+        return lk_page_say(page, "%s: %s", f->cluster,
+                           f->n_answer ? f->answer[0] : "no point has a number.");
     lk_units_format(LK_DIM_TIME, p->step_s, step, sizeof step);
     lk_answer_number(p->config.world_size, n, sizeof n);
     if (!isnan(p->efficiency))

@@ -346,8 +346,8 @@ static enum lk_status check_numbers(const struct request *r, const struct lk_for
         if (f[i].n_points)
             return lk_fail(LK_EEVIDENCE, "the forecast on %s has no number to plot: %s",
                            f[i].cluster,
-                           f[i].n_contradictions ? "what was measured contradicts its model"
-                                                 : "its efficiency is not known");
+                           f[i].n_contradictions && f[i].n_answer ? f[i].answer[0]
+                                                                  : "its efficiency is not known");
     return n ? lk_fail(LK_EEVIDENCE, "the forecast on %s has no points", f[0].cluster)
              : lk_fail(LK_EEVIDENCE, "no run has an efficiency");
 }

@@ -143,6 +143,35 @@ START_TEST(a_title_is_no_code)
 }
 END_TEST
 
+/* What contradicts a forecast is said first, by the page and by the terminal, and nothing is said
+ * to reach a number that is not there; the page is whole, and the exit code is 1. */
+START_TEST(a_contradiction_comes_first)
+{
+    static const char *const operands[] = {"bad.json", "bad.json worse.json", "good.json bad.json"};
+    struct shell_result r;
+
+    copy_job();
+    program(1, "predict job.json ethernet-25g --gpus 1,4 --device-memory 1KiB --out bad.json");
+    program(1, "predict job.json ethernet-10g --gpus 1,4 --device-memory 1KiB --out worse.json");
+    program(0, "predict job.json ethernet-100g --gpus 1,4 --out good.json");
+    for (size_t i = 0; i < LK_COUNT(operands); i++) {
+        char *page;
+
+        r = shell_program(scratch_dir, "report %s --out out%zu", operands[i], i);
+        ck_assert_msg(r.code == 1 && !strncmp(r.text, "1 GPU: does not fit in memory", 29) &&
+                          strstr(r.text, "report.html"),
+                      "exit %d: %s", r.code, r.text);
+        ck_assert_ptr_null(strstr(r.text, "measured contradicts"));
+        page = read_page(i == 0   ? "out0/report.html"
+                         : i == 1 ? "out1/report.html"
+                                  : "out2/report.html");
+        ck_assert(says(page, "1 GPU: does not fit in memory"));
+        ck_assert_ptr_null(strstr(page, "reach - a step"));
+        free(page);
+    }
+}
+END_TEST
+
 START_TEST(operands_of_no_kind_are_refused)
 {
     char *path;
@@ -216,6 +245,7 @@ SUITE(report_page, tests)
     tcase_add_test(tests, a_page_says_what_the_forecast_says);
     tcase_add_test(tests, the_same_inputs_make_the_same_page);
     tcase_add_test(tests, a_title_is_no_code);
+    tcase_add_test(tests, a_contradiction_comes_first);
     tcase_add_test(tests, operands_of_no_kind_are_refused);
     tcase_add_test(tests, pages_work_in_a_browser);
     tcase_add_test(tests, the_browser_sees_what_is_wrong);
