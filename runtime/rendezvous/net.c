@@ -33,6 +33,15 @@ static enum lk_status resolve(const char *host, int port, int flags, struct addr
     return LK_OK;
 }
 
+enum lk_status lk_net_resolves(const char *host)
+{
+    struct addrinfo *list = NULL;
+
+    LK_PASS(resolve(host, 0, 0, &list));
+    freeaddrinfo(list);
+    return LK_OK;
+}
+
 static int socket_port(int fd)
 {
     struct sockaddr_storage a;

@@ -14,6 +14,9 @@
  * address and reason. */
 enum lk_status lk_net_listen(const char *host, int port, int backlog, int *out_fd, int *out_port);
 
+/* Return LK_OK if the name or address of a host has an address; LK_EIO says why not. */
+enum lk_status lk_net_resolves(const char *host);
+
 /* Accept one waiting connection; *out_fd is -1 when there is none. */
 enum lk_status lk_net_accept(int listen_fd, int *out_fd);
 

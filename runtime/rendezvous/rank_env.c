@@ -4,9 +4,9 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "runtime/rendezvous/slurm.h"
 
 #include <assert.h>
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,52 +102,6 @@ static enum lk_status read_open_mpi(struct lk_rank_env *e)
     return read_master(e, "127.0.0.1", job ? job : "mpirun");
 }
 
-/* Copy the first host of a Slurm list into out: "node[003-007,9],other" gives "node003". Brackets
- * may hold lists and ranges, anywhere in the name. */
-static void first_host(const char *list, char *out, size_t size)
-{
-    size_t n = 0;
-
-    while (*list && *list != ',' && n + 1 < size) {
-        if (*list != '[') {
-            out[n++] = *list++;
-            continue;
-        }
-        for (list++; isdigit((unsigned char)*list) && n + 1 < size; list++)
-            out[n++] = *list;
-        while (*list && *list != ']')
-            list++;
-        list += *list == ']';
-    }
-    out[n] = '\0';
-}
-
-/* Return the number of tasks on node `node` from Slurm's list, "4(x2),3" for 4, 4 and 3. -1:
- * malformed. */
-static int tasks_on_node(const char *list, int node)
-{
-    while (*list) {
-        char *end;
-        long tasks = strtol(list, &end, 10), times = 1;
-
-        if (end == list || tasks < 1 || tasks > INT32_MAX)
-            return -1;
-        if (!strncmp(end, "(x", 2)) {
-            times = strtol(end + 2, &end, 10);
-            if (*end != ')')
-                return -1;
-            end++;
-        }
-        if (node < times)
-            return (int)tasks;
-        node -= (int)times;
-        if (*end != ',' && *end)
-            return -1;
-        list = *end ? end + 1 : end;
-    }
-    return -1;
-}
-
 static enum lk_status read_slurm(struct lk_rank_env *e)
 {
     const char *size = getenv("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
@@ -158,17 +112,18 @@ static enum lk_status read_slurm(struct lk_rank_env *e)
     LK_PASS(read_int(size, true, 1, INT32_MAX, &e->world_size));
     LK_PASS(read_int("SLURM_PROCID", true, 0, e->world_size - 1, &e->rank));
     LK_PASS(read_int("SLURM_NODEID", false, 0, INT32_MAX - 1, &node));
-    e->local_world_size = *tasks ? tasks_on_node(tasks, node) : e->world_size;
+    e->local_world_size = *tasks ? lk_slurm_tasks_on_node(tasks, node) : e->world_size;
     if (e->local_world_size < 1)
         return lk_fail(LK_EUSAGE, "SLURM_TASKS_PER_NODE: '%s' has no entry for node %d", tasks,
                        node);
     LK_PASS(read_int("SLURM_LOCALID", true, 0, e->local_world_size - 1, &e->local_rank));
-    first_host(first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), host, sizeof host);
+    lk_slurm_first_host(first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), host, sizeof host);
     snprintf(job, sizeof job, "%.60s.%.60s", first_set("SLURM_JOB_ID", "SLURM_JOBID"),
              first_set("SLURM_STEP_ID", "SLURM_STEPID"));
     if (!*host && !getenv("MASTER_ADDR"))
         return lk_fail(LK_EUSAGE, "SLURM_JOB_NODELIST is not set");
     LK_PASS(read_master(e, host, job));
+    e->slurm_name = !getenv("MASTER_ADDR");
     /* Nodes may have different numbers of ranks, so take the number of nodes from Slurm. */
     return read_int("SLURM_STEP_NUM_NODES", false, 1, e->world_size, &e->nodes);
 }
@@ -209,13 +164,13 @@ enum lk_status lk_rank_env_read(struct lk_rank_env *out)
 }
 
 /* Serve on the first port that is free. */
-static enum lk_status serve(const struct lk_rank_env *e, const int *ports, int n,
+static enum lk_status serve(const struct lk_rank_env *e, const char *addr, const int *ports, int n,
                             const struct lk_ticket *ticket, struct lk_store_server **server)
 {
     enum lk_status st = LK_OK;
 
     for (int i = 0; i < n; i++) {
-        st = lk_store_serve(e->master_addr, ports[i], e->world_size, ticket, server);
+        st = lk_store_serve(addr, ports[i], e->world_size, ticket, server);
         if (st != LK_EIO)
             break;
     }
@@ -233,17 +188,19 @@ enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, const char *secr
 {
     struct lk_ticket ticket = e->ticket;
     int ports[PORT_TRIES] = {e->master_port}, n = e->port_given ? 1 : PORT_TRIES;
+    char addr[sizeof e->master_addr];
 
+    snprintf(addr, sizeof addr, "%s", e->master_addr);
+    if (e->slurm_name)
+        LK_PASS(lk_slurm_address(e->master_addr, timeout_ns, addr, sizeof addr));
     for (int i = 1; i < n; i++)
         ports[i] = port_of_job(ticket.job, i);
     if (secret_file)
         LK_PASS(lk_fail_context(lk_ticket_read_file(&ticket, secret_file), "--secret-file"));
-    if (e->serve && !ticket.has_secret && !is_loopback(e->master_addr))
+    if (e->serve && !ticket.has_secret && !is_loopback(addr))
         lk_log(LK_LOG_COMM, LK_WARN,
-               "whoever reaches %s can join this run: give all ranks a --secret-file",
-               e->master_addr);
+               "whoever reaches %s can join this run: give all ranks a --secret-file", addr);
     if (e->serve)
-        LK_PASS(serve(e, ports, n, &ticket, server));
-    return lk_store_find(e->master_addr, ports, n, e->rank, e->world_size, timeout_ns, &ticket,
-                         store);
+        LK_PASS(serve(e, addr, ports, n, &ticket, server));
+    return lk_store_find(addr, ports, n, e->rank, e->world_size, timeout_ns, &ticket, store);
 }

@@ -14,10 +14,10 @@
  * Open MPI (OMPI_COMM_WORLD_*) or a Slurm job step (SLURM_PROCID, ...), in this order.
  *
  * MASTER_ADDR and MASTER_PORT give the store's address. Defaults: Open MPI on one host uses the
- * loopback interface, Slurm the first host of the step; ports are derived from the job's name,
- * between 20000 and 29999: where another program has the first, the next is taken. Under torchrun
- * the agent's own store occupies MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE): ours takes the next
- * port.
+ * loopback interface, Slurm the first node of the step (runtime/rendezvous/slurm.h); ports are
+ * derived from the job's name, between 20000 and 29999: where another program has the first, the
+ * next is taken. Under torchrun the agent's own store occupies MASTER_PORT
+ * (TORCHELASTIC_USE_AGENT_STORE): ours takes the next port.
  */
 struct lk_rank_env {
     bool present; /* false: not started as a rank */
@@ -26,6 +26,7 @@ struct lk_rank_env {
     int master_port;
     bool serve;      /* this rank must serve the store itself, because no launcher of ours does */
     bool port_given; /* else master_port is the first of several that the job's name gives */
+    bool slurm_name; /* master_addr is Slurm's name of a node, whose address is to be found */
     struct lk_ticket ticket; /* the job's name, and the secret of our launcher */
 };
 /* Read the environment. LK_EUSAGE names the variable that is missing or malformed. */

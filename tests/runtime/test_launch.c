@@ -293,16 +293,16 @@ static const struct {
       "MASTER_PORT=29500", NULL},
      LK_OK,
      NULL,
-     {true, 1, 4, 1, 2, 2, "a", 29500, false, true, {.job = ""}}},
+     {true, 1, 4, 1, 2, 2, "a", 29500, false, true, false, {.job = ""}}},
     {{"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=::1", "MASTER_PORT=1",
       "TORCHELASTIC_USE_AGENT_STORE=True", NULL},
      LK_OK,
      NULL,
-     {true, 0, 4, 0, 4, 1, "::1", 2, true, true, {.job = ""}}},
+     {true, 0, 4, 0, 4, 1, "::1", 2, true, true, false, {.job = ""}}},
     {{"RANK=0", "WORLD_SIZE=1", "MASTER_ADDR=h", "MASTER_PORT=5", "LOCKSTEP_STORE_SERVED=1", NULL},
      LK_OK,
      NULL,
-     {true, 0, 1, 0, 1, 1, "h", 5, false, true, {.job = ""}}},
+     {true, 0, 1, 0, 1, 1, "h", 5, false, true, false, {.job = ""}}},
     {{"RANK=0", "MASTER_ADDR=h", "MASTER_PORT=5", NULL}, LK_EUSAGE, "WORLD_SIZE is not set", {0}},
     {{"WORLD_SIZE=2", NULL}, LK_EUSAGE, "RANK is not set", {0}},
     {{"RANK=2", "WORLD_SIZE=2", NULL}, LK_EUSAGE, "RANK: ", {0}},
@@ -317,7 +317,7 @@ static const struct {
       "OMPI_COMM_WORLD_LOCAL_SIZE=2", "MASTER_PORT=7", NULL},
      LK_OK,
      NULL,
-     {true, 1, 2, 1, 2, 1, "127.0.0.1", 7, false, true, {.job = "mpirun"}}},
+     {true, 1, 2, 1, 2, 1, "127.0.0.1", 7, false, true, false, {.job = "mpirun"}}},
     {{"OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_LOCAL_RANK=0",
       "OMPI_COMM_WORLD_LOCAL_SIZE=1", NULL},
      LK_EUSAGE,
@@ -328,12 +328,12 @@ static const struct {
       "MASTER_PORT=9", NULL},
      LK_OK,
      NULL,
-     {true, 0, 5, 0, 2, 3, "gpu07", 9, true, true, {.job = ".0"}}},
+     {true, 0, 5, 0, 2, 3, "gpu07", 9, true, true, true, {.job = ".0"}}},
     {{"SLURM_PROCID=4", "SLURM_STEP_ID=0", "SLURM_NTASKS=5", "SLURM_LOCALID=0", "SLURM_NODEID=2",
       "SLURM_TASKS_PER_NODE=2(x2),1", "SLURM_JOB_NODELIST=a[1,3]-b,c", "MASTER_PORT=9", NULL},
      LK_OK,
      NULL,
-     {true, 4, 5, 0, 1, 5, "a1-b", 9, false, true, {.job = ".0"}}},
+     {true, 4, 5, 0, 1, 5, "a1-b", 9, false, true, true, {.job = ".0"}}},
     {{"SLURM_PROCID=4", "SLURM_STEP_ID=0", "SLURM_NTASKS=5", "SLURM_LOCALID=0", "SLURM_NODEID=3",
       "SLURM_TASKS_PER_NODE=2(x2),1", "SLURM_JOB_NODELIST=a", NULL},
      LK_EUSAGE,
@@ -374,6 +374,7 @@ START_TEST(who_a_rank_is)
     ck_assert_int_eq(e.master_port, environments[_i].want.master_port);
     ck_assert_int_eq(e.serve, environments[_i].want.serve);
     ck_assert_int_eq(e.port_given, environments[_i].want.port_given);
+    ck_assert_int_eq(e.slurm_name, environments[_i].want.slurm_name);
     ck_assert_str_eq(e.ticket.job, environments[_i].want.ticket.job);
 }
 END_TEST
