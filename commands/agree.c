@@ -67,16 +67,14 @@ out:
 
 /* ---- The folder ---- */
 
-/* Make the folder and leave a file with a random text in it, which the store has, too. */
-static enum lk_status claim(const char *folder, const char *path, struct lk_store *store)
+enum lk_status folder_mark(const char *folder, char text[FOLDER_MARK_BYTES])
 {
     unsigned char nonce[LK_NONCE_BYTES];
-    char text[2 * LK_NONCE_BYTES + 1];
     struct lk_writer *w = NULL;
     enum lk_status st = LK_OK;
+    char *path = NULL;
 
-    LK_TRY(claim_folder(folder, false));
-    LK_TRY(lk_mkdirs(folder));
+    LK_TRY(lk_path_join(&path, folder, CLAIM));
     LK_TRY(lk_nonce(nonce));
     for (size_t i = 0; i < sizeof nonce; i++)
         snprintf(text + 2 * i, 3, "%02x", nonce[i]);
@@ -84,27 +82,37 @@ static enum lk_status claim(const char *folder, const char *path, struct lk_stor
     LK_TRY(lk_writer_printf(w, "%s", text));
     st = lk_writer_commit(w);
     w = NULL;
-    LK_TRY(st);
-    LK_TRY(lk_store_set(store, CLAIM, text, strlen(text)));
 out:
     lk_writer_abandon(w);
+    free(path);
     return st;
 }
 
-/* Wait until rank 0's file is to be seen. */
-static enum lk_status see(const char *folder, const char *path, int rank, struct lk_store *store)
+enum lk_status folder_unmark(const char *folder)
+{
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(lk_path_join(&path, folder, CLAIM));
+    if (unlink(path))
+        st = lk_fail(LK_EIO, "%s: %s", path, strerror(errno));
+out:
+    free(path);
+    return st;
+}
+
+enum lk_status folder_see(const char *folder, const char *mark, int rank, const char *whose)
 {
     struct lk_deadline deadline = lk_deadline_in(SEEN_MS * LK_NS_PER_MS);
     enum lk_status st = LK_OK;
-    void *want = NULL;
-    char *text = NULL, host[256] = "";
-    size_t n = 0, size = 0;
+    char *path = NULL, *text = NULL, host[256] = "";
+    size_t size = 0;
     bool same = false;
 
-    LK_TRY(lk_store_get(store, CLAIM, &want, &n));
+    LK_TRY(lk_path_join(&path, folder, CLAIM));
     while (!same && lk_deadline_left_ns(deadline)) {
         if (lk_file_read(path, &text, &size) == LK_OK)
-            same = size == n && !memcmp(text, want, n);
+            same = size == strlen(mark) && !memcmp(text, mark, size);
         free(text);
         text = NULL;
         if (!same)
@@ -113,27 +121,48 @@ static enum lk_status see(const char *folder, const char *path, int rank, struct
     if (!same && gethostname(host, sizeof host - 1))
         snprintf(host, sizeof host, "unknown");
     if (!same)
-        st = lk_fail(LK_EUSAGE, "--out: rank %d on host %s does not see rank 0's folder as %s",
-                     rank, host, folder);
+        st = lk_fail(LK_EUSAGE, "--out: rank %d on host %s does not see %s folder as %s", rank,
+                     host, whose, folder);
 out:
-    free(want);
+    free(path);
     return st;
+}
+
+/* Make the folder and mark it; the store has the mark, too. */
+static enum lk_status claim(const char *folder, struct lk_store *store)
+{
+    char mark[FOLDER_MARK_BYTES];
+
+    LK_PASS(claim_folder(folder, false));
+    LK_PASS(lk_mkdirs(folder));
+    LK_PASS(folder_mark(folder, mark));
+    return lk_store_set(store, CLAIM, mark, strlen(mark));
+}
+
+/* Wait until rank 0's mark is to be seen. */
+static enum lk_status see(const char *folder, int rank, struct lk_store *store)
+{
+    char mark[FOLDER_MARK_BYTES] = "";
+    void *value = NULL;
+    size_t n = 0;
+
+    LK_PASS(lk_store_get(store, CLAIM, &value, &n));
+    memcpy(mark, value, n < sizeof mark ? n : sizeof mark - 1);
+    free(value);
+    return folder_see(folder, mark, rank, "rank 0's");
 }
 
 enum lk_status agree_on_folder(const char *folder, const struct lk_rank_env *env,
                                struct lk_store *store)
 {
     enum lk_status st = LK_OK;
-    char *path = NULL;
     bool claimed = false;
 
-    LK_TRY(lk_path_join(&path, folder, CLAIM));
-    LK_TRY(env->rank == 0 ? claim(folder, path, store) : see(folder, path, env->rank, store));
+    LK_TRY(env->rank == 0 ? claim(folder, store) : see(folder, env->rank, store));
     claimed = env->rank == 0;
     LK_TRY(lk_store_barrier(store, "the run's folder"));
 out:
-    if (claimed && unlink(path) && st == LK_OK)
-        st = lk_fail(LK_EIO, "%s: %s", path, strerror(errno));
-    free(path);
+    if (claimed)
+        LK_KEEP(folder_unmark(folder));
     return st;
 }

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "base/units.h"
+#include "commands/agree.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/output.h"
@@ -41,6 +42,7 @@
 
 struct launcher {
     const struct run_options *options;
+    struct lk_hosts hosts;  /* empty: this one */
     char *out;              /* run directory */
     struct lk_run_set runs; /* of the parts that are done, with their traces */
 };
@@ -76,14 +78,10 @@ out:
 
 /* ---- One run of the grid ---- */
 
-/* progress: what the run's ranks show of it, for their environment. */
-static enum lk_status launch(struct launcher *l, const struct run_point *p, const char *dir,
-                             const char *progress)
+/* Make the options of a point's ranks, which start none themselves. */
+static struct run_options rank_options(const struct run_options *given, const struct run_point *p)
 {
-    struct run_options o = *l->options;
-    char *env[] = {NULL, NULL, NULL};
-    char **argv = NULL;
-    enum lk_status st = LK_OK;
+    struct run_options o = *given;
 
     o.ranks = p->config.world_size;
     o.train.local_batch = p->config.local_batch;
@@ -92,21 +90,47 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     o.local_batches.n = 0;
     o.strong = false;
     o.repetitions = 0;
+    o.hosts = NULL;
+    o.ssh = NULL;
     o.out = NULL;
     o.force = false;
+    return o;
+}
+
+/* progress: what the run's ranks show of it, for their environment. */
+static enum lk_status launch(struct launcher *l, const struct run_point *p, const char *dir,
+                             const char *progress)
+{
+    struct run_options o = rank_options(l->options, p);
+    char mark[FOLDER_MARK_BYTES];
+    bool apart = l->hosts.n > 0, marked = false;
+    char *env[] = {NULL, NULL, NULL, NULL};
+    char **argv = NULL;
+    enum lk_status st = LK_OK;
+
     LK_TRY(lk_command_argv(o.command, &o,
                            o.command == &lk_command_replay ? o.train.model.job : NULL, &argv));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));
     LK_TRY(lk_strdup(&env[1], progress));
-    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->config.world_size,
-                                                .argv = argv,
-                                                .env = (const char *const *)env,
-                                                .grace_ns = GRACE_NS,
-                                                .timeout_ns = UINT64_MAX,
-                                                .pin = o.pin && o.device != RUN_DEVICE_CUDA}));
+    if (apart) {
+        LK_TRY(folder_mark(dir, mark));
+        marked = true;
+        LK_TRY(lk_asprintf(&env[2], "%s=%s", RUN_MARK_ENV, mark));
+    }
+    LK_TRY(
+        lk_launch(&(struct lk_launch_config){.ranks = p->config.world_size,
+                                             .argv = argv,
+                                             .env = (const char *const *)env,
+                                             .grace_ns = GRACE_NS,
+                                             .timeout_ns = UINT64_MAX,
+                                             .pin = o.pin && o.device != RUN_DEVICE_CUDA,
+                                             .hosts = apart ? &l->hosts : NULL,
+                                             .ssh = l->options->ssh ? l->options->ssh : RUN_SSH}));
 out:
-    free(env[0]);
-    free(env[1]);
+    if (marked)
+        LK_KEEP(folder_unmark(dir));
+    for (size_t i = 0; i < LK_COUNT(env); i++)
+        free(env[i]);
     lk_argv_free(argv);
     return st;
 }
@@ -215,10 +239,10 @@ static void print_configuration(const struct run_options *given, const struct lk
 
 /*
  * Check what each rank would find out, too, but with the exit code of a failed run. *out describes
- * the run.
+ * the run. slots: of all hosts; 0: the ranks are here.
  */
 static enum lk_status check_early(const struct run_options *o, const struct run_grid *grid,
-                                  struct lk_run_info *out)
+                                  int slots, struct lk_run_info *out)
 {
     struct lk_train_config c;
     char library[512];
@@ -228,6 +252,8 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
         LK_PASS(run_options_check_fault(o, grid->points[i].config.world_size));
         most = grid->points[i].config.world_size > most ? grid->points[i].config.world_size : most;
     }
+    if (slots && most > slots)
+        return lk_fail(LK_EUSAGE, "--hosts has %d slots, too few for %d ranks", slots, most);
     LK_PASS(run_options_check_slow_rank(o, most));
     LK_PASS(run_options_train(o, 0, 1, 0, &c));
     c.device_config.brief = true;
@@ -241,7 +267,7 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
 /* Check, without a tool that would trace CUDA in this process: it looks at the GPU and resets it,
  * and trains nothing. The ranks have the tool. */
 static enum lk_status check_untraced(const struct run_options *o, const struct run_grid *grid,
-                                     struct lk_run_info *out)
+                                     int slots, struct lk_run_info *out)
 {
     const char *tool = getenv(RUN_CUDA_TOOL_ENV);
     enum lk_status st = LK_OK;
@@ -250,7 +276,7 @@ static enum lk_status check_untraced(const struct run_options *o, const struct r
     if (tool)
         LK_TRY(lk_strdup(&kept, tool));
     (void)unsetenv(RUN_CUDA_TOOL_ENV);
-    LK_TRY(check_early(o, grid, out));
+    LK_TRY(check_early(o, grid, slots, out));
 out:
     if (kept && setenv(RUN_CUDA_TOOL_ENV, kept, 1) != 0 && st == LK_OK)
         st = lk_fail(LK_ENOMEM, "cannot set " RUN_CUDA_TOOL_ENV);
@@ -258,15 +284,21 @@ out:
     return st;
 }
 
-static enum lk_status run_launcher(const struct run_options *o, struct lk_page *page)
+static enum lk_status run_launcher(const struct run_options *given, struct lk_page *page)
 {
+    struct run_options all = *given;
+    const struct run_options *o = &all;
     struct launcher l = {.options = o};
     struct run_grid grid = {0};
     struct lk_run_info info = {0};
     enum lk_status st = LK_OK;
 
+    if (o->hosts)
+        LK_TRY(lk_fail_context(lk_hosts_parse(o->hosts, &l.hosts), "--hosts"));
+    if (o->hosts && !o->ranks && !o->scaling.n)
+        all.ranks = l.hosts.slots;
     LK_TRY(run_grid_plan(o, &grid));
-    LK_TRY(check_untraced(o, &grid, &info));
+    LK_TRY(check_untraced(o, &grid, l.hosts.slots, &info));
     if (o->out)
         LK_TRY(lk_strdup(&l.out, o->out));
     else
@@ -282,6 +314,7 @@ out:
     lk_run_info_fini(&info);
     run_grid_fini(&grid);
     lk_run_set_fini(&l.runs);
+    lk_hosts_fini(&l.hosts);
     free(l.out);
     return st;
 }

@@ -64,7 +64,11 @@ void lk_command_backends(FILE *out)
  */
 #define OPTIONS(RUN, REPLAY, BOTH, HEAD)                                                           \
     BOTH("ranks", ranks, INT, .letter = 'n', .group = "job", .min = 1, .max = 1024,                \
-         .help = "ranks to start here (1 when not given)")                                         \
+         .help = "ranks to start here (1 when not given; with --hosts all their slots)")           \
+    BOTH("hosts", hosts, TEXT, .word = "HOST[:SLOTS],...",                                         \
+         .help = "start the ranks on these hosts, by ssh, in this directory and with this file's path") \
+    BOTH("ssh", ssh, TEXT, .word = "COMMAND",                                                      \
+         .help = "command that runs another on the host named behind it (" RUN_SSH ")")            \
     BOTH("steps", train.steps, INT, .min = 1, .max = 1e9, .fallback = "50",                        \
          .help = "optimizer steps to measure")                                                     \
     BOTH("warmup", train.warmup_steps, INT, .min = 0, .max = 1e9, .fallback = "5",                 \
@@ -171,7 +175,7 @@ void lk_command_backends(FILE *out)
     RUN("graph", graph, CHOICE, .choices = switches, .fallback = "auto",                           \
         .help = "launch a step as one CUDA graph; auto: where possible (--no-trace)") \
     BOTH("pin", pin, FLAG, .fallback = "yes",                                                      \
-         .help = "bind each rank to a CPU if there are enough (not with --device=cuda)")       \
+         .help = "bind each rank to a CPU if there are enough (not with --device=cuda, not with --hosts)")       \
     BOTH("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",                    \
          .help = "longest wait for another rank; a step may take twice that")                      \
     BOTH(SECRET_FILE_OPTION)                                                                       \
@@ -278,6 +282,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->ranks && o->scaling.n, "--ranks and --scaling exclude each other"},
         {o->strong && !o->scaling.n, "--strong needs --scaling"},
         {o->strong && o->local_batches.n, "--strong and --local-batches exclude each other"},
+        {o->ssh && !o->hosts, "--ssh needs --hosts"},
         {o->comm == RUN_COMM_SELF && (o->ranks > 1 || o->scaling.n),
          "--comm=self is for one rank; --ranks or --scaling asks for more"},
         {o->comm == RUN_COMM_NCCL && !cuda, "--comm=nccl needs --device=cuda"},

@@ -35,7 +35,9 @@ struct run_options {
      * by run_options_train. */
     struct lk_train_config train;
     /* job */
-    int64_t ranks; /* 0: not given */
+    int64_t ranks;     /* 0: not given */
+    const char *hosts; /* other hosts to start them on; NULL: this one */
+    const char *ssh;   /* the command that runs another there; NULL: RUN_SSH */
     int64_t seed;
     bool sync_every;
     /* run grid */
@@ -64,6 +66,9 @@ struct run_options {
     /* testing */
     const char *slow_rank;
 };
+
+/* The default of --ssh asks for no password, and ends when a host does not answer. */
+#define RUN_SSH "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15"
 
 extern const struct lk_option run_rows[];
 extern const struct lk_option replay_rows[]; /* those not in it have run's defaults */

@@ -411,6 +411,8 @@ static enum lk_status choose_directory(struct rank *r)
             LK_EUSAGE,
             "--scaling, --local-batches and --repetitions start ranks themselves: not under "
             "another launcher");
+    if (r->options->hosts)
+        return lk_fail(LK_EUSAGE, "--hosts starts ranks itself: not under another launcher");
     r->dir = r->options->out;
     return run_options_check_slow_rank(r->options, r->env->world_size);
 }
@@ -430,6 +432,7 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
                         struct lk_page *page)
 {
     struct rank r = {.options = o, .env = env, .page = page};
+    const char *mark = getenv(RUN_MARK_ENV);
     struct lk_train_config c;
     enum lk_status st = LK_OK;
     bool told = false;
@@ -441,8 +444,10 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
     LK_TRY(
         lk_rank_env_connect(env, o->secret_file, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
     LK_TRY(agree_on_options(o->command, o,
-                            o->command == &lk_command_replay ? o->train.model.job : NULL, !r.ours,
-                            env, r.store));
+                            o->command == &lk_command_replay ? o->train.model.job : NULL,
+                            !r.ours || mark, env, r.store));
+    if (mark)
+        LK_TRY(folder_see(r.dir, mark, env->rank, "the launcher's"));
     if (!r.ours)
         LK_TRY(agree_on_folder(r.dir, env, r.store));
     c.comm_config.store = r.store;

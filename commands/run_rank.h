@@ -24,6 +24,10 @@
  */
 #define RUN_DIR_ENV "LOCKSTEP_RUN_DIR"
 
+/* Environment variable that our own launcher sets for ranks on other hosts: the mark that it left
+ * in the directory (commands/agree.h). */
+#define RUN_MARK_ENV "LOCKSTEP_RUN_MARK"
+
 /* A library that CUDA's driver loads into the program: a tool that traces it, such as nsys. */
 #define RUN_CUDA_TOOL_ENV "CUDA_INJECTION64_PATH"
 

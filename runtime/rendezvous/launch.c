@@ -6,6 +6,7 @@
  * safe after a fork of a process with threads: all that it needs is prepared before.
  */
 #include "runtime/rendezvous/launch.h"
+#include "runtime/rendezvous/launch_start.h"
 #include "runtime/rendezvous/ticket.h"
 
 #include "base/array.h"
@@ -35,6 +36,7 @@ enum stage { RUNNING, FAILED, TERMINATED, KILLED };
 struct child {
     pid_t pid;
     bool running;
+    int hold; /* what keeps it alive on another host; -1: nothing */
 };
 
 struct exec_failure {
@@ -43,7 +45,9 @@ struct exec_failure {
 
 struct launcher {
     const struct lk_launch_config *config;
+    const struct lk_launch_ops *ops;
     struct lk_ticket ticket;
+    char address[256]; /* of the store */
     struct lk_store_server *server;
     struct child *children;
     int running;
@@ -58,28 +62,29 @@ struct launcher {
 
 /* ---- a child's environment and CPU ---- */
 
-enum { N_OWN = 9 };
+enum { N_OWN = 10 };
 
-/* Return true if `entry` ("NAME=value") sets the same variable as an element of list (NULL-ended,
- * or NULL). */
+/* Return true if `entry` ("NAME=value") sets the same variable as an element of list (NULL-ended).
+ */
 static bool is_set_in(const char *entry, const char *const *list)
 {
     size_t n = strcspn(entry, "=") + 1;
 
-    for (; list && *list; list++)
+    for (; *list; list++)
         if (!strncmp(entry, *list, n))
             return true;
     return false;
 }
 
-static void free_strings(char **list)
+void lk_launch_free_strings(char **list)
 {
     for (char **p = list; p && *p; p++)
         free(*p);
     free(list);
 }
 
-static enum lk_status own_variables(const struct launcher *l, int rank, char **out)
+static enum lk_status own_variables(const struct launcher *l, int rank,
+                                    const struct lk_rank_place *place, char **out)
 {
     char secret[2 * LK_SHA256_BYTES + 1];
     size_t n = 0;
@@ -88,10 +93,11 @@ static enum lk_status own_variables(const struct launcher *l, int rank, char **o
     LK_PASS(lk_asprintf(&out[n++], LK_SECRET_ENV "=%s", secret));
     LK_PASS(lk_asprintf(&out[n++], LK_JOB_ENV "=%s", l->ticket.job));
     LK_PASS(lk_asprintf(&out[n++], "RANK=%d", rank));
-    LK_PASS(lk_asprintf(&out[n++], "LOCAL_RANK=%d", rank));
+    LK_PASS(lk_asprintf(&out[n++], "LOCAL_RANK=%d", place->local_rank));
     LK_PASS(lk_asprintf(&out[n++], "WORLD_SIZE=%d", l->config->ranks));
-    LK_PASS(lk_asprintf(&out[n++], "LOCAL_WORLD_SIZE=%d", l->config->ranks));
-    LK_PASS(lk_strdup(&out[n++], "MASTER_ADDR=127.0.0.1"));
+    LK_PASS(lk_asprintf(&out[n++], "LOCAL_WORLD_SIZE=%d", place->local_size));
+    LK_PASS(lk_asprintf(&out[n++], "GROUP_WORLD_SIZE=%d", place->hosts));
+    LK_PASS(lk_asprintf(&out[n++], "MASTER_ADDR=%s", l->address));
     LK_PASS(lk_asprintf(&out[n++], "MASTER_PORT=%d", lk_store_server_port(l->server)));
     return lk_strdup(&out[n++], "LOCKSTEP_STORE_SERVED=1");
 }
@@ -105,33 +111,52 @@ static size_t count(const char *const *list)
     return n;
 }
 
-/* Make a rank's environment: our variables, the caller's additions, and the remaining inherited
- * ones. */
-static enum lk_status make_environment(const struct launcher *l, int rank, char ***out)
+/* Make a rank's own environment: our variables and the caller's additions. */
+static enum lk_status make_own(const struct launcher *l, int rank,
+                               const struct lk_rank_place *place, char ***out)
 {
     enum lk_status st = LK_OK;
     const char *const *more = l->config->env;
-    const char *const *inherited = (const char *const *)environ;
     char **env = NULL;
     size_t n = N_OWN;
 
-    LK_TRY(lk_alloc(&env, N_OWN + count(more) + count(inherited) + 1, sizeof *env));
-    LK_TRY(own_variables(l, rank, env));
+    LK_TRY(lk_alloc(&env, N_OWN + count(more) + 1, sizeof *env));
+    LK_TRY(own_variables(l, rank, place, env));
     for (; more && *more; more++)
         LK_TRY(lk_strdup(&env[n++], *more));
-    env[n] = NULL;
-    for (; *inherited; inherited++) {
-        if (is_set_in(*inherited, (const char *const *)env) ||
-            !strncmp(*inherited, "TORCHELASTIC_", strlen("TORCHELASTIC_")))
-            continue;
-        LK_TRY(lk_strdup(&env[n], *inherited));
-        n++;
-    }
     LK_HAND_OVER(out, env);
 out:
-    free_strings(env);
+    lk_launch_free_strings(env);
     return st;
 }
+
+/* ---- ranks of this host ---- */
+
+static enum lk_status prepare_local(const struct lk_launch_wanted *w, struct lk_launch_start *out)
+{
+    const char *const *inherited = (const char *const *)environ, *const *own = w->own;
+    size_t n = 0;
+
+    out->program = w->program ? w->program : "/proc/self/exe";
+    out->argv = w->argv;
+    LK_PASS(lk_alloc(&out->env, count(own) + count(inherited) + 1, sizeof *out->env));
+    for (; *own; own++)
+        out->env[n++] = (char *)(uintptr_t)*own;
+    for (; *inherited; inherited++)
+        if (!is_set_in(*inherited, (const char *const *)out->env) &&
+            strncmp(*inherited, "TORCHELASTIC_", strlen("TORCHELASTIC_")) != 0)
+            out->env[n++] = (char *)(uintptr_t)*inherited;
+    return LK_OK;
+}
+
+static void describe_local(const struct lk_rank_place *place, int code, char *buf, size_t size)
+{
+    (void)place;
+    snprintf(buf, size, "exited with code %d", code);
+}
+
+static const struct lk_launch_ops launch_local = {.prepare = prepare_local,
+                                                  .describe = describe_local};
 
 /* Return a rank's CPU: the rank-th of those that this process may use. */
 static cpu_set_t cpu_of(const struct launcher *l, int rank)
@@ -148,20 +173,20 @@ static cpu_set_t cpu_of(const struct launcher *l, int rank)
 /* ---- starting ---- */
 
 static void become_rank(const struct launcher *l, int rank, pid_t parent, const cpu_set_t *cpu,
-                        char **env)
+                        const struct lk_launch_start *start)
 {
-    const char *program = l->config->program ? l->config->program : "/proc/self/exe";
     struct exec_failure f = {.rank = rank};
 
     /* The parent may have died before the first call took effect. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(EXEC_FAILED);
-    if (CPU_COUNT(cpu) && sched_setaffinity(0, sizeof *cpu, cpu)) {
+    if ((CPU_COUNT(cpu) && sched_setaffinity(0, sizeof *cpu, cpu)) ||
+        (start->input >= 0 && dup2(start->input, STDIN_FILENO) < 0)) {
         f.reason = errno;
     } else {
         (void)sigaction(SIGCHLD, &l->chld_before, NULL);
         (void)sigprocmask(SIG_SETMASK, &l->mask_before, NULL);
-        execve(program, l->config->argv, env);
+        execvpe(start->program, start->argv, start->env);
         f.reason = errno;
     }
     if (write(l->failures[1], &f, sizeof f) < 0)
@@ -172,23 +197,39 @@ static void become_rank(const struct launcher *l, int rank, pid_t parent, const 
 static enum lk_status start_rank(struct launcher *l, int rank)
 {
     enum lk_status st = LK_OK;
+    struct lk_launch_wanted wanted = {.program = l->config->program,
+                                      .argv = l->config->argv,
+                                      .ssh = l->config->ssh,
+                                      .place =
+                                          lk_hosts_place(l->config->hosts, rank, l->config->ranks)};
+    struct lk_launch_start start = {.input = -1, .hold = -1};
     pid_t parent = getpid(), pid;
     cpu_set_t cpu;
-    char **env = NULL;
+    char **own = NULL;
 
     CPU_ZERO(&cpu);
-    if (l->config->pin && l->config->ranks <= l->n_cpus)
+    if (l->config->pin && !l->config->hosts && l->config->ranks <= l->n_cpus)
         cpu = cpu_of(l, rank);
-    LK_TRY(make_environment(l, rank, &env));
+    LK_TRY(make_own(l, rank, &wanted.place, &own));
+    wanted.own = (const char *const *)own;
+    LK_TRY(l->ops->prepare(&wanted, &start));
     pid = fork();
     if (pid < 0)
         LK_TRY(lk_fail(LK_EIO, "cannot start rank %d: %s", rank, strerror(errno)));
     if (!pid)
-        become_rank(l, rank, parent, &cpu, env);
-    l->children[rank] = (struct child){pid, true};
+        become_rank(l, rank, parent, &cpu, &start);
+    l->children[rank] = (struct child){pid, true, start.hold};
+    start.hold = -1;
     l->running++;
 out:
-    free_strings(env);
+    if (start.input >= 0)
+        close(start.input);
+    if (start.hold >= 0)
+        close(start.hold);
+    if (start.env != environ)
+        free(start.env);
+    lk_launch_free_strings(start.words);
+    lk_launch_free_strings(own);
     return st;
 }
 
@@ -215,8 +256,9 @@ static void enter_stage(struct launcher *l, enum stage stage)
     }
 }
 
-static void describe_exit(struct launcher *l, int status, char *buf, size_t size)
+static void describe_exit(struct launcher *l, int rank, int status, char *buf, size_t size)
 {
+    const struct lk_rank_place place = lk_hosts_place(l->config->hosts, rank, l->config->ranks);
     struct exec_failure f;
 
     if (WIFSIGNALED(status))
@@ -226,7 +268,7 @@ static void describe_exit(struct launcher *l, int status, char *buf, size_t size
              read(l->failures[0], &f, sizeof f) == (ssize_t)sizeof f)
         snprintf(buf, size, "could not be started: %s", strerror(f.reason));
     else
-        snprintf(buf, size, "exited with code %d", WEXITSTATUS(status));
+        l->ops->describe(&place, WEXITSTATUS(status), buf, size);
 }
 
 /* Reap the children that have ended, and report those that failed. */
@@ -245,10 +287,12 @@ static void reap(struct launcher *l)
             continue;
         c->running = false;
         l->running--;
+        if (c->hold >= 0)
+            close(c->hold);
         if (pid == c->pid && status == 0)
             continue;
         if (pid == c->pid)
-            describe_exit(l, status, how, sizeof how);
+            describe_exit(l, r, status, how, sizeof how);
         else
             snprintf(how, sizeof how, "was lost: %s", strerror(errno));
         lk_log(LK_LOG_MAIN, LK_INFO, "rank %d %s", r, how);
@@ -357,20 +401,47 @@ out:
     return st;
 }
 
+/* Serve the store where the ranks reach it. */
+static enum lk_status serve(struct launcher *l)
+{
+    snprintf(l->address, sizeof l->address, "127.0.0.1");
+    if (l->config->hosts)
+        LK_PASS(lk_hosts_address(l->config->hosts, l->address, sizeof l->address));
+    LK_PASS(lk_ticket_make(&l->ticket));
+    return lk_store_serve(l->address, 0, l->config->ranks, &l->ticket, &l->server);
+}
+
+/* Return the run's verdict as a failure, which names the host of a rank that it names. */
+static enum lk_status verdict_of(const struct launcher *l)
+{
+    struct lk_rank_place place = {0};
+    char text[1024];
+    int rank = -1;
+
+    if (!lk_store_server_verdict(l->server, text, sizeof text))
+        return LK_OK;
+    if (sscanf(text, "rank %d", &rank) == 1 && rank >= 0 && rank < l->config->ranks)
+        place = lk_hosts_place(l->config->hosts, rank, l->config->ranks);
+    if (place.host && !strstr(text, "on host "))
+        return lk_fail(LK_EPEER, "%s; rank %d is on host %s", text, rank, place.host);
+    return lk_fail(LK_EPEER, "%s", text);
+}
+
 enum lk_status lk_launch(const struct lk_launch_config *config)
 {
     enum lk_status st = LK_OK;
-    struct launcher l = {.config = config, .next = {UINT64_MAX}, .failures = {-1, -1}};
-    char verdict[1024];
+    struct launcher l = {.config = config,
+                         .ops = config->hosts ? &lk_launch_ssh : &launch_local,
+                         .next = {UINT64_MAX},
+                         .failures = {-1, -1}};
 
-    if (config->ranks < 1)
+    if (config->ranks < 1 || (config->hosts && config->ranks > config->hosts->slots))
         return lk_fail(LK_EUSAGE, "cannot launch %d ranks", config->ranks);
     LK_TRY(lk_alloc(&l.children, (size_t)config->ranks, sizeof *l.children));
     if (pipe2(l.failures, O_CLOEXEC | O_NONBLOCK) || sched_getaffinity(0, sizeof l.cpus, &l.cpus))
         LK_TRY(lk_fail(LK_EIO, "cannot launch: %s", strerror(errno)));
     l.n_cpus = CPU_COUNT(&l.cpus);
-    LK_TRY(lk_ticket_make(&l.ticket));
-    LK_TRY(lk_store_serve("127.0.0.1", 0, config->ranks, &l.ticket, &l.server));
+    LK_TRY(serve(&l));
     LK_TRY(take_signals(&l));
     l.whole = lk_deadline_in(config->timeout_ns);
     st = start_all(&l);
@@ -378,8 +449,8 @@ enum lk_status lk_launch(const struct lk_launch_config *config)
         watch(&l);
     (void)pthread_sigmask(SIG_SETMASK, &l.mask_before, NULL);
     (void)sigaction(SIGCHLD, &l.chld_before, NULL);
-    if (st == LK_OK && lk_store_server_verdict(l.server, verdict, sizeof verdict))
-        st = lk_fail(LK_EPEER, "%s", verdict);
+    if (st == LK_OK)
+        st = verdict_of(&l);
     if (st == LK_OK && config->collect)
         st = config->collect(config->ctx, l.server);
 out:

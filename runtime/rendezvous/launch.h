@@ -1,20 +1,24 @@
 /*
- * The launcher: starts K local ranks of this program, serves their store, and leaves no process
- * behind, whatever happens.
+ * The launcher: starts K ranks of this program, here or by ssh on other hosts, serves their store,
+ * and leaves no process behind, whatever happens.
  *
- * A child gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (as
- * torchrun sets them), LOCKSTEP_STORE_SERVED=1 and the ticket of this launch
+ * A rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_WORLD_SIZE, MASTER_ADDR,
+ * MASTER_PORT (as torchrun sets them), LOCKSTEP_STORE_SERVED=1 and the ticket of this launch
  * (runtime/rendezvous/ticket.h), and dies with its parent (PR_SET_PDEATHSIG: with
  * the thread that called lk_launch). When a rank fails, the store tells the others; they get
  * `grace_ns` to stop by themselves, then SIGTERM, then SIGKILL.
  *
  * The ranks stay in the caller's process group: Ctrl-C and Ctrl-Z reach all of them. SIGINT,
  * SIGTERM or SIGHUP to the caller alone ends the ranks by SIGTERM; a second one by SIGKILL.
+ *
+ * On other hosts ranks run in the directory of the same name, as the file of the same name. One
+ * ends when the launcher or its ssh does (launch_ssh.c). The secret is on no command line.
  */
 #ifndef LK_RUNTIME_LAUNCH_H
 #define LK_RUNTIME_LAUNCH_H
 
 #include "base/status.h"
+#include "runtime/rendezvous/hosts.h"
 #include "runtime/rendezvous/store.h"
 
 #include <stdbool.h>
@@ -30,7 +34,11 @@ struct lk_launch_config {
     /* (optional) Called when all ranks exited 0, for what they left in the store; NULL: nothing. */
     enum lk_status (*collect)(void *ctx, struct lk_store_server *store);
     void *ctx;
-    bool pin; /* bind rank r to CPU r of this process's CPU set, if there are enough */
+    bool
+        pin; /* bind rank r to CPU r of this process's CPU set, if there are enough; not on hosts */
+    const struct lk_hosts *hosts; /* (optional) with slots for all ranks; NULL: this one */
+    const char *ssh; /* with hosts: a command, its words separated by blanks, that runs another on
+                        the host named behind it, with its input, its output and its exit code */
 };
 
 /*

@@ -214,6 +214,31 @@ enum lk_status lk_net_local_address(int fd, char *buf, size_t size)
     return LK_OK;
 }
 
+enum lk_status lk_net_route(const char *host, char *buf, size_t size)
+{
+    enum { DISCARD = 9 }; /* any port: a datagram's socket is connected without a packet */
+    enum lk_status st = LK_OK;
+    struct addrinfo *list = NULL;
+    int fd = -1;
+
+    LK_TRY(resolve(host, DISCARD, 0, &list));
+    fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || connect(fd, list->ai_addr, list->ai_addrlen))
+        LK_TRY(lk_fail(LK_EIO, "no route to %s: %s", host, strerror(errno)));
+    LK_TRY(lk_net_local_address(fd, buf, size));
+out:
+    if (fd >= 0)
+        close(fd);
+    if (list)
+        freeaddrinfo(list);
+    return st;
+}
+
+bool lk_net_is_loopback(const char *host)
+{
+    return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
+}
+
 enum lk_status lk_net_wait(int fd, short events, struct lk_deadline deadline)
 {
     struct pollfd p = {.fd = fd, .events = events};

@@ -17,6 +17,11 @@ enum lk_status lk_net_listen(const char *host, int port, int backlog, int *out_f
 /* Return LK_OK if the name or address of a host has an address; LK_EIO says why not. */
 enum lk_status lk_net_resolves(const char *host);
 
+/* Write the address that this host takes to another into buf; nothing is sent. LK_EIO. */
+enum lk_status lk_net_route(const char *host, char *buf, size_t size);
+/* Return true for an address or name by which a host reaches itself alone. */
+bool lk_net_is_loopback(const char *host);
+
 /* Accept one waiting connection; *out_fd is -1 when there is none. */
 enum lk_status lk_net_accept(int listen_fd, int *out_fd);
 

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "runtime/rendezvous/net.h"
 #include "runtime/rendezvous/slurm.h"
 
 #include <assert.h>
@@ -77,6 +78,7 @@ static enum lk_status read_torchrun(struct lk_rank_env *e)
     assert(e->local_world_size > 0);
     e->local_rank = e->rank % e->local_world_size;
     LK_PASS(read_int("LOCAL_RANK", false, 0, e->local_world_size - 1, &e->local_rank));
+    LK_PASS(read_int("GROUP_WORLD_SIZE", false, 1, e->world_size, &e->nodes));
     if (!getenv("MASTER_ADDR"))
         return lk_fail(LK_EUSAGE, "MASTER_ADDR is not set");
     LK_PASS(read_master(e, "", NULL));
@@ -177,11 +179,6 @@ static enum lk_status serve(const struct lk_rank_env *e, const char *addr, const
     return st;
 }
 
-static bool is_loopback(const char *host)
-{
-    return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
-}
-
 enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, const char *secret_file,
                                    uint64_t timeout_ns, struct lk_store_server **server,
                                    struct lk_store **store)
@@ -197,7 +194,7 @@ enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, const char *secr
         ports[i] = port_of_job(ticket.job, i);
     if (secret_file)
         LK_PASS(lk_fail_context(lk_ticket_read_file(&ticket, secret_file), "--secret-file"));
-    if (e->serve && !ticket.has_secret && !is_loopback(addr))
+    if (e->serve && !ticket.has_secret && !lk_net_is_loopback(addr))
         lk_log(LK_LOG_COMM, LK_WARN,
                "whoever reaches %s can join this run: give all ranks a --secret-file", addr);
     if (e->serve)
