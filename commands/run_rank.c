@@ -9,6 +9,7 @@
 #include "commands/agree.h"
 #include "commands/command.h"
 #include "commands/run_grid.h"
+#include "commands/run_signals.h"
 #include "commands/share_gpu.h"
 #include "profiler/analysis/run_set.h"
 #include "runtime/device/machine.h"
@@ -147,6 +148,7 @@ static enum lk_status open_trace(struct run_record *r, const struct lk_train_con
         goto out;
     LK_TRY(lk_asprintf(&path, "%s/rank%d.spans", r->dir, r->env->rank));
     LK_TRY(lk_span_file_create(path, &info, expected_spans(&info), &r->spans));
+    LK_TRY(run_signals_take(r->spans));
 out:
     free(path);
     lk_run_info_fini(&info);
@@ -306,6 +308,7 @@ enum lk_status run_record_stop(struct run_record *r, enum lk_status st)
         lk_span_file_fail(r->spans, lk_error_text());
     lk_recorder_destroy(r->recorder);
     lk_nvtx_close(r->nvtx);
+    run_signals_leave();
     LK_KEEP(lk_span_file_close(r->spans));
     *r = (struct run_record){0};
     return st;
@@ -325,8 +328,9 @@ struct rank {
     int64_t n_steps;
 };
 
-/* Note that a step has ended; the trainer calls it after every step. */
-static void progressed(void *ctx, int64_t step, double loss)
+/* Note that a step has ended; the trainer calls it after every step. A trace that cannot grow ends
+ * the run. */
+static enum lk_status progressed(void *ctx, int64_t step, double loss)
 {
     struct rank *r = ctx;
 
@@ -338,6 +342,7 @@ static void progressed(void *ctx, int64_t step, double loss)
         share_gpu_deadline(r->options->timeout_s);
     if (r->env->rank == 0)
         lk_progress("step", (double)(step + 1), (double)r->n_steps);
+    return lk_span_file_status(r->record.spans);
 }
 
 static enum lk_status write_result(struct rank *r, const struct lk_train_config *c,

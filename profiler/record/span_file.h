@@ -11,19 +11,23 @@
  *     lk_recorder_destroy(recorder);
  *     LK_KEEP(lk_span_file_close(f));
  *
- * lk_spans_read reads it back. The file lives between the two on one
- * machine: it is in the machine's own byte order and version 1 has no successor to read.
+ * lk_spans_read reads it back. The file lives between the two on one machine: it is in the
+ * machine's own byte order, and no program reads another version than its own.
  *
- * Layout: struct lk_span_file_header (page-aligned size), then one segment a track, page-aligned:
- * struct lk_span_ring_header and `capacity` records of struct lk_span. Record i of a track is at
- * place i % capacity; `head` counts the records ever written and is stored, with release order,
- * after the record. So whatever moment the process dies at, records head - capacity .. head - 1
- * are whole, except that the oldest may be half overwritten (its place is where the next one goes).
+ * Layout: struct lk_span_file_header (page-aligned size), then segments, page-aligned, in the order
+ * in which tracks needed them: LK_SPAN_FILE_SEGMENT records each, or all of a smaller ring. Record
+ * i of a track is at place i % capacity, which is in its segment number place /
+ * LK_SPAN_FILE_SEGMENT. `head` counts the records ever written and is stored, with release order,
+ * after the record. So whatever moment the process dies at, records head - capacity .. head - 1 are
+ * whole, except that the oldest may be half overwritten (its place is where the next one goes).
  * When a ring wraps, the newest spans survive, and head - capacity of them are lost and counted.
  *
- * Emitting costs a copy of 48 bytes and one atomic store. All space is reserved on disk
- * (posix_fallocate) and its pages touched when a file or a track is opened: a full disk is an error
- * there, and never a SIGBUS later.
+ * Emitting costs a copy of 48 bytes and one atomic store. The file grows while it is written: when
+ * half a segment is left, a thread is woken (one system call in LK_SPAN_FILE_SEGMENT spans), which
+ * reserves the next one on disk (posix_fallocate), maps it and touches its pages. A writer that
+ * is faster makes its own segment. A full disk is an error of lk_span_file_status, spans are lost
+ * from then on, and there is never a SIGBUS. Closing cuts the file behind the last record; of a
+ * process that was killed it has at most a segment a track too many.
  */
 #ifndef LK_PROFILER_RECORD_SPAN_FILE_H
 #define LK_PROFILER_RECORD_SPAN_FILE_H
@@ -61,9 +65,18 @@ enum lk_status lk_span_file_clock(struct lk_span_file *f, enum lk_clock_moment m
                                   const struct lk_clock_sample *samples, size_t n);
 /* Store why the run stopped; the first text stays. f NULL: nothing. Any thread. */
 void lk_span_file_fail(struct lk_span_file *f, const char *text);
+/* Return LK_OK, or the LK_EIO of a file that could not grow: spans are being lost. f NULL: LK_OK.
+ * Any thread. */
+enum lk_status lk_span_file_status(const struct lk_span_file *f);
 /*
- * Mark the file complete (unless lk_span_file_fail was called), unmap and free. NULL is legal. pre:
- * nothing is emitted any more.
+ * Store why the process ends at once, and cut the file to what was written. Other threads may go on
+ * emitting: what they emit is lost. Safe in a signal handler. pre: the process ends without another
+ * call for f.
+ */
+void lk_span_file_abandon(struct lk_span_file *f, const char *text);
+/*
+ * Mark the file complete (unless lk_span_file_fail was called), cut, unmap and free it. NULL is
+ * legal. LK_EIO of a file that could not grow. pre: nothing is emitted any more.
  */
 enum lk_status lk_span_file_close(struct lk_span_file *f);
 
@@ -100,7 +113,7 @@ enum lk_status lk_spans_assign_step(struct lk_trace *t);
 /* ---- The format, for the reader and for tests ---- */
 
 #define LK_SPAN_FILE_MAGIC   "LKSPANS\n"
-#define LK_SPAN_FILE_VERSION 1
+#define LK_SPAN_FILE_VERSION 2
 #define LK_SPAN_FILE_ORDER   0x01020304U
 enum {
     LK_SPAN_FILE_SAMPLES = 32,
@@ -109,19 +122,31 @@ enum {
     LK_SPAN_FILE_FAILURE_BYTES = 1024,
     LK_SPAN_FILE_FACTS_BYTES = 1 << 12,
     LK_SPAN_FILE_TRACK_NAME_BYTES = 64,
-    LK_SPAN_FILE_ALIGN = 4096,     /* alignment of segments in the file */
-    LK_SPAN_FILE_RING_OFFSET = 64, /* offset of the records in a segment */
+    LK_SPAN_FILE_ALIGN = 4096, /* alignment of segments in the file */
     LK_SPAN_FILE_RING_MIN = 1 << 10,
-    LK_SPAN_FILE_RING_MAX = 1 << 20
+    LK_SPAN_FILE_RING_MAX = 1 << 20,
+    LK_SPAN_FILE_SEGMENT = 1 << 12, /* records: 192 KiB */
+    LK_SPAN_FILE_SEGMENTS = LK_SPAN_FILE_RING_MAX / LK_SPAN_FILE_SEGMENT
 };
 
-enum lk_span_file_state { LK_SPAN_FILE_RUNNING = 1, LK_SPAN_FILE_CLOSED = 2 };
+/* Of an abandoned file `kept` counts the records, since `head` may have gone on. */
+enum lk_span_file_state {
+    LK_SPAN_FILE_RUNNING = 1,
+    LK_SPAN_FILE_CLOSED = 2,
+    LK_SPAN_FILE_ABANDONED = 3
+};
 
+/* A track and its ring: a multiple of a cache line, since every span of the track writes `head`. */
 struct lk_span_file_track {
-    char name[LK_SPAN_FILE_TRACK_NAME_BYTES];
+    _Atomic uint64_t head;       /* records ever written */
+    uint64_t kept;               /* `head` when the file was cut */
+    uint64_t capacity;           /* records; a power of two */
+    _Atomic uint32_t n_segments; /* complete entries of segments[] */
     int32_t kind, stream;
-    uint64_t offset;   /* offset of the segment in the file */
-    uint64_t capacity; /* records; a power of two */
+    uint32_t unused;
+    char name[LK_SPAN_FILE_TRACK_NAME_BYTES];
+    uint32_t segments[LK_SPAN_FILE_SEGMENTS]; /* offset in the file, in LK_SPAN_FILE_ALIGN */
+    char padding[24];
 };
 
 struct lk_span_file_header {
@@ -139,14 +164,11 @@ struct lk_span_file_header {
     _Atomic uint32_t n_samples[LK_CLOCK_MOMENTS];
     struct lk_clock_sample samples[LK_CLOCK_MOMENTS][LK_SPAN_FILE_SAMPLES];
     char failure[LK_SPAN_FILE_FAILURE_BYTES];
+    char padding[40]; /* tracks begin at a cache line */
     struct lk_span_file_track tracks[LK_SPAN_FILE_TRACKS];
     char names[LK_SPAN_FILE_NAMES_BYTES]; /* ids 1, 2, ..., each ended by NUL */
     /* Pairs of the configuration that were told later (lk_recorder_fact): key, NUL, value, NUL. */
     char facts[LK_SPAN_FILE_FACTS_BYTES];
-};
-
-struct lk_span_ring_header {
-    _Atomic uint64_t head;
 };
 
 #endif

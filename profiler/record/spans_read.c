@@ -20,7 +20,7 @@ struct source {
     int fd;
     uint64_t size;
     struct lk_span_file_header *header; /* a copy, on the heap */
-    bool running;                       /* the writer did not close it */
+    bool running;                       /* the writer did not close it in order */
 };
 
 /* ---- The header ---- */
@@ -69,10 +69,11 @@ static enum lk_status check_track(const struct source *s, uint32_t i)
         t->kind >= LK_TRACK_KIND_COUNT)
         return CORRUPT(s, "track %u has no valid name and kind", i);
     if (t->capacity < LK_SPAN_FILE_RING_MIN || t->capacity > LK_SPAN_FILE_RING_MAX ||
-        (t->capacity & (t->capacity - 1)) || t->offset % LK_SPAN_FILE_ALIGN ||
-        t->offset < s->header->info_offset || t->offset > s->size ||
-        s->size - t->offset < LK_SPAN_FILE_RING_OFFSET + t->capacity * sizeof(struct lk_span))
-        return CORRUPT(s, "the ring of track %u lies outside the file", i);
+        (t->capacity & (t->capacity - 1)))
+        return CORRUPT(s, "the ring of track %u has %llu records", i,
+                       (unsigned long long)t->capacity);
+    if (t->n_segments > (t->capacity + LK_SPAN_FILE_SEGMENT - 1) / LK_SPAN_FILE_SEGMENT)
+        return CORRUPT(s, "the ring of track %u has %u segments", i, (unsigned)t->n_segments);
     return LK_OK;
 }
 
@@ -92,7 +93,7 @@ static enum lk_status check_header(const struct source *s)
                        h->span_bytes);
     if (h->info_offset != sizeof *h || h->info_bytes > INFO_BYTES_MAX)
         return CORRUPT(s, "the description of the run has no valid place");
-    if (h->state != LK_SPAN_FILE_RUNNING && h->state != LK_SPAN_FILE_CLOSED)
+    if (h->state < LK_SPAN_FILE_RUNNING || h->state > LK_SPAN_FILE_ABANDONED)
         return CORRUPT(s, "state %u is unknown", (unsigned)h->state);
     if (h->n_tracks > LK_SPAN_FILE_TRACKS || h->names_bytes > sizeof h->names ||
         h->facts_bytes > sizeof h->facts || h->n_names > UINT16_MAX ||
@@ -184,7 +185,7 @@ static enum lk_status read_header(struct source *s, struct lk_trace *t)
     LK_PASS(read_info(s, &t->info));
     LK_PASS(read_facts(s, &t->info));
     LK_PASS(read_names(s, t));
-    s->running = h->state == LK_SPAN_FILE_RUNNING;
+    s->running = h->state != LK_SPAN_FILE_CLOSED;
     t->truncated = s->running || h->failed;
     if (h->failed)
         LK_PASS(lk_strndup(&t->failure, h->failure, strnlen(h->failure, sizeof h->failure)));
@@ -204,6 +205,36 @@ static enum lk_status check_span(const struct source *s, const struct lk_trace *
     return LK_OK;
 }
 
+/* Read the first n records of a ring's places, as many as are in the file. */
+static enum lk_status read_records(const struct source *s, const struct lk_span_file_track *row,
+                                   uint64_t n, struct lk_span *to, uint64_t *out_read)
+{
+    uint64_t n_read = 0;
+
+    for (uint32_t k = 0; k < row->n_segments && n_read < n; k++) {
+        uint64_t offset = (uint64_t)row->segments[k] * LK_SPAN_FILE_ALIGN;
+        uint64_t wanted = n - n_read < LK_SPAN_FILE_SEGMENT ? n - n_read : LK_SPAN_FILE_SEGMENT;
+        uint64_t there = offset < s->size ? (s->size - offset) / sizeof *to : 0;
+        uint64_t records = wanted < there ? wanted : there;
+
+        if (offset < s->header->info_offset || records == 0)
+            break;
+        LK_PASS(read_at(s, offset, to + n_read, (size_t)records * sizeof *to));
+        n_read += records;
+        if (records < wanted)
+            break;
+    }
+    *out_read = n_read;
+    return LK_OK;
+}
+
+/* Return how many records a track ever had, of which its ring keeps the last. */
+static uint64_t records_kept(const struct source *s, const struct lk_span_file_track *row)
+{
+    return s->header->state == LK_SPAN_FILE_ABANDONED && row->kept < row->head ? row->kept
+                                                                               : row->head;
+}
+
 /* Append the complete spans of one ring, oldest first. */
 static enum lk_status read_ring(const struct source *s, struct lk_trace *t, size_t track,
                                 size_t *capacity)
@@ -211,17 +242,16 @@ static enum lk_status read_ring(const struct source *s, struct lk_trace *t, size
     enum lk_status st = LK_OK;
     const struct lk_span_file_track *row = &s->header->tracks[track];
     struct lk_span *records = NULL;
-    uint64_t head = 0, first, n_records;
+    uint64_t head = records_kept(s, row), first = head > row->capacity ? head - row->capacity : 0;
+    uint64_t n_records = head < row->capacity ? head : row->capacity, n_read = 0;
 
-    LK_TRY(read_at(s, row->offset, &head, sizeof head));
-    first = head > row->capacity ? head - row->capacity : 0;
     /* The span at `head` may have been half written, over the oldest one, when the process died. */
     if (s->running && head >= row->capacity)
         first = head - row->capacity + 1;
-    n_records = head < row->capacity ? head : row->capacity;
     LK_TRY(lk_alloc(&records, (size_t)n_records, sizeof *records));
-    LK_TRY(read_at(s, row->offset + LK_SPAN_FILE_RING_OFFSET, records,
-                   (size_t)n_records * sizeof *records));
+    LK_TRY(read_records(s, row, n_records, records, &n_read));
+    if (n_read < n_records)
+        LK_TRY(CORRUPT(s, "the ring of track %zu lies outside the file", track));
     LK_TRY(
         lk_array_grow(&t->spans, capacity, t->n_spans + (size_t)(head - first), sizeof *t->spans));
     for (uint64_t i = first; i < head; i++) {

@@ -176,16 +176,21 @@ static void become_rank(const struct launcher *l, int rank, pid_t parent, const 
                         const struct lk_launch_start *start)
 {
     struct exec_failure f = {.rank = rank};
+    sigset_t mask = l->mask_before;
 
-    /* The parent may have died before the first call took effect. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
+    /* SIGTERM, so that a rank can end its files; nothing inherited may hold it back. */
+    sigdelset(&mask, SIGTERM);
+    if (signal(SIGTERM, SIG_DFL) == SIG_ERR || prctl(PR_SET_PDEATHSIG, SIGTERM))
+        _exit(EXEC_FAILED);
+    /* The parent may have died before the call took effect. */
+    if (getppid() != parent)
         _exit(EXEC_FAILED);
     if ((CPU_COUNT(cpu) && sched_setaffinity(0, sizeof *cpu, cpu)) ||
         (start->input >= 0 && dup2(start->input, STDIN_FILENO) < 0)) {
         f.reason = errno;
     } else {
         (void)sigaction(SIGCHLD, &l->chld_before, NULL);
-        (void)sigprocmask(SIG_SETMASK, &l->mask_before, NULL);
+        (void)sigprocmask(SIG_SETMASK, &mask, NULL);
         execvpe(start->program, start->argv, start->env);
         f.reason = errno;
     }

@@ -4,8 +4,8 @@
  *
  * A rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_WORLD_SIZE, MASTER_ADDR,
  * MASTER_PORT (as torchrun sets them), LOCKSTEP_STORE_SERVED=1 and the ticket of this launch
- * (runtime/rendezvous/ticket.h), and dies with its parent (PR_SET_PDEATHSIG: with
- * the thread that called lk_launch). When a rank fails, the store tells the others; they get
+ * (runtime/rendezvous/ticket.h), and SIGTERM when its parent dies (PR_SET_PDEATHSIG: the
+ * thread that called lk_launch). When a rank fails, the store tells the others; they get
  * `grace_ns` to stop by themselves, then SIGTERM, then SIGKILL.
  *
  * The ranks stay in the caller's process group: Ctrl-C and Ctrl-Z reach all of them. SIGINT,

@@ -255,7 +255,7 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     LK_PASS(lk_trainer_check_loss(t, step));
     LK_PASS(lk_trainer_check_params(t, step + 1));
     if (c->progress)
-        c->progress(c->progress_ctx, step, t->loss[step]);
+        LK_PASS(c->progress(c->progress_ctx, step, t->loss[step]));
     lk_log(LK_LOG_TRAIN, LK_DEBUG, "step %lld: loss %.6f, %.3f ms", (long long)step, t->loss[step],
            t->step_s[step] * 1e3);
     return LK_OK;

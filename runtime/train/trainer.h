@@ -64,8 +64,8 @@ struct lk_train_config {
     int check_every;
     const char *export_path, *import_path; /* weight files; NULL: none. Rank 0 exports */
     struct lk_recorder *recorder;          /* NULL: not recorded */
-    /* (optional) Called after every step, outside its time. */
-    void (*progress)(void *ctx, int64_t step, double loss);
+    /* (optional) Called after every step, outside its time. Its error ends the run. */
+    enum lk_status (*progress)(void *ctx, int64_t step, double loss);
     void *progress_ctx;
     uint64_t timeout_ns; /* limit of a wait for another rank or a batch; twice that for a step */
 };

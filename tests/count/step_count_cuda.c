@@ -144,10 +144,11 @@ static enum lk_status blas_open(struct lk_cuda_blas **out)
 /* The first step makes the buckets, the second is counted. */
 enum { STEPS = 2 };
 
-static void progress(void *ctx, int64_t step, double loss)
+static enum lk_status progress(void *ctx, int64_t step, double loss)
 {
     (void)loss;
     current = step + 2 == STEPS ? ctx : NULL;
+    return LK_OK;
 }
 
 static enum lk_status count(struct step *s)

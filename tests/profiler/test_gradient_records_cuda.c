@@ -157,11 +157,12 @@ static cudaError_t count_event(cudaEvent_t e, cudaStream_t s)
     return fake_cuda_calls.EventRecord(e, s);
 }
 
-static void step_ended(void *ctx, int64_t step, double loss)
+static enum lk_status step_ended(void *ctx, int64_t step, double loss)
 {
     (void)ctx;
     (void)loss;
     rig.events_at[step] = rig.events;
+    return LK_OK;
 }
 
 /* ---- The rig ---- */

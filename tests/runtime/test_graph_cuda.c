@@ -406,11 +406,12 @@ START_TEST(where_a_graph_is_not_legal)
 END_TEST
 
 /* Fail in steps that are captured and launched. */
-static void fail_later(void *ctx, int64_t step, double loss)
+static enum lk_status fail_later(void *ctx, int64_t step, double loss)
 {
     (void)loss;
     if (step == 1)
         fake_cuda.fail_at = fake_cuda.calls + *(int *)ctx;
+    return LK_OK;
 }
 
 START_TEST(a_run_ends_with_any_call_that_fails)

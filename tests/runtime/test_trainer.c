@@ -170,11 +170,12 @@ START_TEST(timed)
 }
 END_TEST
 
-static void dawdle(void *ctx, int64_t step, double loss)
+static enum lk_status dawdle(void *ctx, int64_t step, double loss)
 {
     (void)loss;
     if (step >= *(const int64_t *)ctx)
         lk_sleep_until_ns(lk_monotonic_ns() + 2 * LK_NS_PER_MS);
+    return LK_OK;
 }
 
 /* Time between counted steps is in the total, not in a step. */

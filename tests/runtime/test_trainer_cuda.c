@@ -348,11 +348,12 @@ END_TEST
 
 /* Note the number of calls into CUDA until the last step ended: later ones are closing, whose
  * failures are not reported. */
-static void note_calls(void *ctx, int64_t step, double loss)
+static enum lk_status note_calls(void *ctx, int64_t step, double loss)
 {
     (void)step;
     (void)loss;
     *(int *)ctx = fake_cuda.calls;
+    return LK_OK;
 }
 
 /* Run every feature in as few calls as possible. */
@@ -400,10 +401,11 @@ START_TEST(any_call_may_fail)
 END_TEST
 
 /* Stop the GPU in the middle: the wait ends, and the error says where. */
-static void stop(void *ctx, int64_t step, double loss)
+static enum lk_status stop(void *ctx, int64_t step, double loss)
 {
     (void)loss;
     fake_cuda.stuck = step == *(int *)ctx;
+    return LK_OK;
 }
 
 START_TEST(a_gpu_that_stops)
