@@ -2,12 +2,13 @@
 
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-.PHONY: accuracy accuracy-gate fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs kernel-table install uninstall validate-net validate-net-short
+.PHONY: accuracy accuracy-gate fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs kernel-table cases install uninstall validate-net validate-net-short
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 	@echo '  make asan tsan  the tests under AddressSanitizer + UndefinedBehaviorSanitizer, ThreadSanitizer'
 	@echo '  make fuzz SECONDS=60  the fuzz targets of tests/fuzz'
+	@echo '  make cases      the tests of rules over random jobs and clusters, CASES (10,000) of each'
 	@echo '  make coverage   line coverage of the tests'
 	@echo '  make bench      comparisons with PyTorch DDP, gloo and Open MPI; cost of recording; known truths'
 	@echo '  make validate-net validate-net-short  the forecast against replays on shaped links (root; 13 min and 75 s)'
@@ -31,6 +32,13 @@ check-quick:
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-bin
 	$(Q)[ "$(PROBE_CUDA)" != yes ] || [ -n "$(SUITES)$(SAN)" ] || $(BUILD)/test_gpu || [ $$? = 77 ]
 	$(Q)$(BUILD)/test_lockstep $(SUITES)
+
+# One question in many words, over random evidence: as many cases as a release must hold.
+CASES       ?= 10000
+CASE_SUITES := choices action equal_questions node_bandwidth place bounds uncertain_inputs cluster_compare resource \
+               job_collectives contradictions
+cases:
+	$(Q)LOCKSTEP_CASES=$(CASES) CK_DEFAULT_TIMEOUT=3600 $(MAKE) --no-print-directory check-quick SUITES="$(CASE_SUITES)"
 
 # With CUDA, for the C files around it: what nvcc compiles has no sanitizer, and its kernels have tests of their own kind.
 # Each test is a fork that ends with a search for leaks: the default quarantine of freed memory, 256 MiB, which the

@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double DURATION_MAX = 1e6; /* s */
-
 /* Draws make a rank at most this much faster, since compute takes time. */
 static const double FASTEST = 0.05;
 static const double SLOWEST_LINK_LEAST = 0.05; /* the same for links, all of which may be fast */
@@ -39,7 +37,7 @@ static enum lk_status check_colls(const struct lk_step_model *m)
 
         LK_PASS(check_range("a collective's ready position", c->ready, LK_STEP_END));
         LK_PASS(check_range("a collective's need position", c->need, LK_STEP_END + 2));
-        LK_PASS(check_range("a collective's cost", c->cost_s, DURATION_MAX));
+        LK_PASS(check_range("a collective's cost", c->cost_s, LK_STEP_DURATION_MAX));
         latest = fmax(latest, c->ready);
         if (c->need < latest || c->need >= c->ready + LK_STEP_END)
             return lk_fail(LK_EUSAGE,
@@ -62,12 +60,12 @@ static enum lk_status check(const struct lk_step_model *m)
         const char *name;
         double value, max;
     } rows[] = {
-        {"forward time", m->forward_s, DURATION_MAX},
-        {"backward time", m->backward_s, DURATION_MAX},
-        {"optimizer time", m->optimizer_s, DURATION_MAX},
-        {"host gap", m->gap_s, DURATION_MAX},
-        {"input wait", m->input_s, DURATION_MAX},
-        {"input load time", m->load_s, DURATION_MAX},
+        {"forward time", m->forward_s, LK_STEP_DURATION_MAX},
+        {"backward time", m->backward_s, LK_STEP_DURATION_MAX},
+        {"optimizer time", m->optimizer_s, LK_STEP_DURATION_MAX},
+        {"host gap", m->gap_s, LK_STEP_DURATION_MAX},
+        {"input wait", m->input_s, LK_STEP_DURATION_MAX},
+        {"input load time", m->load_s, LK_STEP_DURATION_MAX},
         {"gamma_wait", m->gamma_wait, LK_STEP_SLOW_MAX},
         {"gamma_wire", m->gamma_wire, LK_STEP_SLOW_MAX},
         {"delta", m->delta, LK_STEP_SLOW_MAX},

@@ -100,6 +100,7 @@ struct lk_step_model {
     size_t n_colls;
 };
 
+#define LK_STEP_DURATION_MAX 1e6  /* s: no part and no collective of a step takes longer */
 enum { LK_STEP_SLOW_MAX = 1000 }; /* gamma, delta and kappa are no greater */
 
 struct lk_sim_request {

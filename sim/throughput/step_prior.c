@@ -231,7 +231,7 @@ static void set_colls(const struct draw *d, size_t cost, struct shape *s)
         bool gradients = from->bucket >= 0 && from->need >= LK_STEP_OPTIMIZER &&
                          from->ready >= LK_STEP_BACKWARD && from->ready <= LK_STEP_OPTIMIZER;
 
-        s->colls[i].cost_s = s->cost_s[cost * n + i] * factor;
+        s->colls[i].cost_s = fmin(s->cost_s[cost * n + i] * factor, LK_STEP_DURATION_MAX);
         s->colls[i].need = warped(d, from->need);
         s->colls[i].ready = gradients && !d->overlapped && !s->blocks_backward
                                 ? LK_STEP_OPTIMIZER

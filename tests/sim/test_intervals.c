@@ -113,7 +113,7 @@ enum { RUN_OF_ONE = 1, RUN_OF_TWO = 2, RUN_OF_FOUR = 4, POINTS_OF_EIGHT = 8, EVI
  * back-tests, and return ln of the interval's ends' ratio. */
 static double width_from(uint64_t seed, unsigned evidence)
 {
-    struct lk_predictor_options o = {.level = 0.9, .draws = 500, .seed = 1, .scale_error = NAN};
+    struct lk_predictor_options o = options(seed + 1);
     struct lk_predictor *predictor = NULL;
     struct lk_prediction p;
     struct lk_config c;
@@ -121,6 +121,7 @@ static double width_from(uint64_t seed, unsigned evidence)
     struct sim_world w = {.truth = sim_truth_default};
     double width;
 
+    o.draws = 500;
     w.truth.rate_Bps = exp(log(2e8) + log(20) * lk_rng_uniform(&g));
     w.truth.run_sd = 0.002;
     sim_truth_cluster(&w.truth, seed, &w.cluster);
@@ -166,14 +167,15 @@ START_TEST(evidence_narrows)
 }
 END_TEST
 
-/* Fail if a forecast from more evidence is wider by more than 2 % in the mean over n machines. */
-static void assert_no_wider(unsigned more, unsigned than, size_t n)
+/* Fail if a forecast from more evidence is wider by more than a factor in the mean over n machines.
+ */
+static void assert_no_wider(unsigned more, unsigned than, size_t n, double most)
 {
     double sum = 0;
 
     for (uint64_t i = 0; i < n; i++)
         sum += log(width_from(i, than | more) / width_from(i, than));
-    ck_assert_msg(sum / (double)n <= log(1.02), "%g times as wide", exp(sum / (double)n));
+    ck_assert_msg(sum / (double)n <= log(most), "%g times as wide", exp(sum / (double)n));
 }
 
 /* Runs of four ranks, which agree with all-reduces measured on the target's ranks, widen no
@@ -184,15 +186,17 @@ START_TEST(runs_beside_points_widen_nothing)
     static const unsigned besides[] = {POINTS_OF_EIGHT, POINTS_OF_EIGHT | RUN_OF_ONE,
                                        POINTS_OF_EIGHT | RUN_OF_TWO};
 
-    assert_no_wider(RUN_OF_FOUR, besides[_i], cases_or(12));
+    assert_no_wider(RUN_OF_FOUR, besides[_i], cases_or(12), 1.02);
 }
 END_TEST
 
-/* Three runs of one rank, which deviate as much as is assumed without them, widen no forecast of a
- * job whose all-reduces were measured on the target's ranks. */
+/* Three runs of one rank, which deviate as much as is assumed without them, widen a forecast of a
+ * job whose all-reduces were measured on the target's ranks by 3 % at most, and by as much again
+ * for the draws: they leave two degrees of freedom for what one run deviates from the next, where
+ * the assumption has no doubt (1.033 times over 300 machines). */
 START_TEST(runs_of_one_rank_widen_nothing)
 {
-    assert_no_wider(RUN_OF_ONE, POINTS_OF_EIGHT, cases_or(60));
+    assert_no_wider(RUN_OF_ONE, POINTS_OF_EIGHT, cases_or(60), 1.06);
 }
 END_TEST
 

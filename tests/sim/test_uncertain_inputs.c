@@ -202,7 +202,7 @@ START_TEST(a_tables_ends_never_cross)
 {
     static const int rows[] = {1, 2, 4};
 
-    for (size_t i = 0; i < cases_or(25); i++) {
+    for (size_t i = 0; i < cases_or(60); i++) {
         struct lk_rng g = lk_rng_init(8, i);
         const struct lk_axis_value gpus[] = {{.count = 2}, {.count = 2 << lk_rng_below(&g, 5)}};
         struct lk_throughput_table t = {0};
