@@ -59,16 +59,21 @@ out:
     return st;
 }
 
+enum lk_status axis_lists_add(const char *const texts[LK_AXIS_COUNT], struct axis_lists *out)
+{
+    for (int a = 0; a < LK_AXIS_COUNT; a++)
+        if (texts[a])
+            LK_PASS(read_axis(out, (enum lk_axis)a, texts[a]));
+    return LK_OK;
+}
+
 enum lk_status axis_lists_read(const char *const texts[LK_AXIS_COUNT], struct axis_lists *out)
 {
     if (texts[LK_AXIS_NODE_BANDWIDTH] && texts[LK_AXIS_NIC_BANDWIDTH])
         return lk_fail(LK_EUSAGE, "--node-bandwidth and --nic-bandwidth are of the same network "
                                   "cards: give one of them");
     LK_PASS(lk_alloc(&out->gpus, VALUES_MAX, sizeof *out->gpus));
-    for (int a = 0; a < LK_AXIS_COUNT; a++)
-        if (texts[a])
-            LK_PASS(read_axis(out, (enum lk_axis)a, texts[a]));
-    return LK_OK;
+    return axis_lists_add(texts, out);
 }
 
 void axis_lists_ask(const struct axis_lists *l, struct lk_forecast_request *q)

@@ -45,6 +45,8 @@ struct axis_lists {
 
 /* Read the texts, NULL where not given; *out is zero. Call axis_lists_fini after a failure, too. */
 enum lk_status axis_lists_read(const char *const texts[LK_AXIS_COUNT], struct axis_lists *out);
+/* Read further axes, of which none was read before. */
+enum lk_status axis_lists_add(const char *const texts[LK_AXIS_COUNT], struct axis_lists *out);
 /* Ask for the lists, which the request borrows. */
 void axis_lists_ask(const struct axis_lists *l, struct lk_forecast_request *q);
 void axis_lists_fini(struct axis_lists *l);

@@ -119,6 +119,10 @@ static inline bool plan_asked(const struct plan_options *o)
 #define PLAN_ROWS(OPTION)                                                                          \
     PLAN_REAL(OPTION, "target-samples", target_samples, .group = "planning",                       \
               .help = "samples that reach the target if the batch is small; default: the job's"),  \
+    PLAN_INPUT_ROWS(OPTION),                                                                       \
+    OPTION("cost-factor", plan.request.cost_factor, REAL, .min = 1, .max = 1e6, .fallback = "1.5", \
+        .help = "largest acceptable cost to the target, as a multiple of the lowest")
+#define PLAN_INPUT_ROWS(OPTION) /* those that `plan` has, too */                                   \
     PLAN_REAL(OPTION, "target-batch", target_batch,                                                \
               .help = "global batch at which --target-samples reached the target"),                \
     PLAN_REAL(OPTION, "noise-scale", noise_scale,                                                  \
@@ -126,8 +130,6 @@ static inline bool plan_asked(const struct plan_options *o)
     PLAN_REAL(OPTION, "price", price_per_hour,                                                     \
               .help = "price of a GPU per hour; default: the cluster's"),                          \
     PLAN_REAL(OPTION, "power", power_W, .help = "power of a GPU, W; default: the cluster's"),      \
-    OPTION("cost-factor", plan.request.cost_factor, REAL, .min = 1, .max = 1e6, .fallback = "1.5", \
-        .help = "largest acceptable cost to the target, as a multiple of the lowest"),             \
     OPTION("device-memory", plan.request.device_bytes, SIZE, .min = 1, .max = 1e18,                \
         .help = "memory of a GPU; default: the cluster's"),                                        \
     OPTION("memory", plan.memory, FLAG,                                                            \

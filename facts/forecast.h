@@ -59,8 +59,9 @@ void lk_evidence_add_reach(char text[LK_EVIDENCE_TEXT_BYTES], const char **joint
 
 /*
  * Target: E_min / E, the samples, hours and money that reach the target, the money that each hour
- * saved over the next smaller number of GPUs costs, and the learning rate by each rule
- * (sim/planning/economics.h).
+ * saved over the next smaller number of GPUs costs, the learning rate by each rule
+ * (sim/planning/economics.h), and the probability that `plan`'s goal is reached
+ * (sim/forecast/goal.h; NaN: the point cannot be chosen).
  */
 #define LK_PLAN_TARGET_LIST(X)                                                                     \
     X(statistical_efficiency, "stat. eff.", LK_DIM_NONE, 3)                                        \
@@ -74,7 +75,8 @@ void lk_evidence_add_reach(char text[LK_EVIDENCE_TEXT_BYTES], const char **joint
     X(cost_per_hour_saved, "cost an hour saved", LK_DIM_NONE, 2)                                   \
     X(rate_linear, "l.r. linear", LK_DIM_NONE, 6)                                                  \
     X(rate_sqrt, "l.r. sqrt", LK_DIM_NONE, 6)                                                      \
-    X(rate_noise, "l.r. noise", LK_DIM_NONE, 6)
+    X(rate_noise, "l.r. noise", LK_DIM_NONE, 6)                                                    \
+    X(probability, "reaches the goal", LK_DIM_NONE, LK_TABLE_PERCENT)
 
 #define LK_PLAN_LIST(X) LK_PLAN_RESOURCE_LIST(X) LK_PLAN_TARGET_LIST(X)
 

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "reports/plot/backtest.h"
+#include "reports/plot/frontier.h"
 #include "reports/plot/grid.h"
 #include "reports/plot/target.h"
 
@@ -95,13 +96,13 @@ static const struct plot {
     bool needed; /* its failure is the input's: the others are left out in silence, as what they
                     show is not known */
 } plots[] = {
-    {has_scaling, make_efficiency, NULL, true},      {has_scaling, make_throughput, NULL, false},
-    {has_forecast, NULL, lk_chart_gains, false},     {has_forecast, NULL, lk_chart_heat_map, false},
-    {has_forecast, NULL, lk_chart_whatif, false},    {has_forecast, make_losses, NULL, false},
-    {has_forecast, NULL, lk_chart_target, false},    {has_forecast, NULL, lk_chart_batch, false},
-    {has_forecast, make_backtest, NULL, false},      {has_losses, make_waterfall, NULL, false},
-    {has_ranks, make_stragglers, NULL, false},       {has_traces, make_timeline, NULL, true},
-    {has_collectives, make_collectives, NULL, true},
+    {has_scaling, make_efficiency, NULL, true},     {has_scaling, make_throughput, NULL, false},
+    {has_forecast, NULL, lk_chart_gains, false},    {has_forecast, NULL, lk_chart_heat_map, false},
+    {has_forecast, NULL, lk_chart_whatif, false},   {has_forecast, make_losses, NULL, false},
+    {has_forecast, NULL, lk_chart_frontier, false}, {has_forecast, NULL, lk_chart_target, false},
+    {has_forecast, NULL, lk_chart_batch, false},    {has_forecast, make_backtest, NULL, false},
+    {has_losses, make_waterfall, NULL, false},      {has_ranks, make_stragglers, NULL, false},
+    {has_traces, make_timeline, NULL, true},        {has_collectives, make_collectives, NULL, true},
 };
 
 /* ---- All of them ---- */

@@ -531,15 +531,18 @@ static enum lk_status tell_contradictions(struct lk_pipeline *w)
 {
     struct lk_forecast *f = w->out;
 
-    for (size_t c = 0; c < w->n_choices; c++)
+    for (size_t c = 0; c < w->n_choices && !w->request->goal; c++)
         LK_PASS(check_memory(w, c));
-    LK_PASS(check_batch(w, main_point(w)));
+    if (!w->request->goal)
+        LK_PASS(check_batch(w, main_point(w)));
     return lk_contradictions_tell(f, w->request->anyway);
 }
 
 enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *gains)
 {
     LK_PASS(tell_contradictions(w));
+    if (w->request->goal)
+        return lk_goal_tell(w, &gains->goal);
     LK_PASS(w->request->compare ? tell_gains(w, gains) : tell_asked(w));
     if (w->request->compare)
         LK_PASS(note_gains(w));

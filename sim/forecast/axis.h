@@ -64,6 +64,11 @@
       "bucket caps, e.g. 25MiB; FSDP: size of a unit")                                             \
     X(LK_AXIS_FIRST_BUCKET, "first-bucket", "first_bucket", SIZE, 1, 1e12,                         \
       "limits of the first bucket, e.g. 1MiB")
+/* How ranks share the model: what `plan` varies, too. */
+#define LK_AXIS_SHARDING_LIST(X)                                                                   \
+    X(LK_AXIS_SHARDING, "sharding", "sharding", WORD, 0, 0, LK_SHARDING_NAMES)                     \
+    X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group", COUNT, 1, 1 << 20,                        \
+      "hsdp, local-sgd, diloco: ranks of a group")
 #define LK_AXIS_LIST(X)                                                                            \
     LK_AXIS_RUN_LIST(X)                                                                            \
     X(LK_AXIS_GRAD_DTYPE, "grad-dtype", "grad_dtype", WORD, 0, 0,                                  \
@@ -74,9 +79,7 @@
     X(LK_AXIS_ALGORITHM, "algorithm", "algorithm", WORD, 0, 0,                                     \
       "of the all-reduce: auto, ring, tree, collnet_direct, collnet_chain, nvls, nvls_tree, pat, " \
       "hierarchical")                                                                              \
-    X(LK_AXIS_SHARDING, "sharding", "sharding", WORD, 0, 0, LK_SHARDING_NAMES)                     \
-    X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group", COUNT, 1, 1 << 20,                        \
-      "hsdp, local-sgd, diloco: ranks of a group")                                                 \
+    LK_AXIS_SHARDING_LIST(X)                                                                       \
     X(LK_AXIS_PERIOD, "period", "period", COUNT, 1, 1e9,                                           \
       "local-sgd, diloco: steps from averaging to averaging")                                      \
     X(LK_AXIS_OVERLAP, "overlap", "overlap", WORD, 0, 0,                                           \
@@ -126,6 +129,7 @@ struct lk_scenario {
     struct lk_change change;
 };
 
+struct lk_goal;
 struct lk_plan_request;
 
 /* A request to a source of evidence. */
@@ -142,6 +146,8 @@ struct lk_forecast_request {
     uint64_t network_seed; /* of what is not known of the network; 0: the seed. Forecasts of two
                               networks differ in it, and in nothing else that is drawn */
     bool anyway;           /* by a model that is contradicted, too */
+    const struct lk_goal *goal; /* borrowed: the points are searched for what reaches it
+                                   (sim/forecast/goal.h), and nothing is said of each. NULL: not */
     bool compare; /* with the current configuration, which joins the points of each count: `whatif`
                    */
     const struct lk_plan_request *plan; /* borrowed: memory, cost and time to the target of each

@@ -113,16 +113,16 @@ double lk_pipeline_device_bytes(const struct lk_pipeline *w, const struct lk_ite
     return lk_plan_device_bytes(gpu ? gpu : w->source->cluster, w->request->plan);
 }
 
-static void set_fit(const struct lk_pipeline *w, struct lk_item *i)
+bool lk_pipeline_too_large(const struct lk_pipeline *w, const struct lk_item *i)
 {
     struct lk_memory m;
 
-    /* A configuration that ran has fitted, and a contradicted job tells nothing of memory. */
-    if (!w->source->job || !isnan(i->at.measured_s) || lk_contradictions_of_model(w->out))
-        return;
+    /* A contradicted job tells nothing of memory. */
+    if (!w->source->job || lk_contradictions_of_model(w->out))
+        return false;
     lk_memory_of(w->source->job, &i->config, &m);
     /* A device whose memory is not known (NaN) makes no point too large. */
-    i->too_large = lk_memory_fit(&m, lk_pipeline_device_bytes(w, i)) == LK_MEMORY_TOO_LARGE;
+    return lk_memory_fit(&m, lk_pipeline_device_bytes(w, i)) == LK_MEMORY_TOO_LARGE;
 }
 
 /* Takes the numbers from the point of what is contradicted: what does not fit in memory, and what
@@ -177,8 +177,10 @@ static void set_hidden(struct lk_pipeline *w)
     for (size_t k = 0; k < w->n_points; k++) {
         struct lk_item *i = &w->all.v[w->points[k].item];
 
-        set_fit(w, i);
-        i->hidden |= !w->request->anyway && (i->too_large || (refuted && isnan(i->at.measured_s)));
+        /* A configuration that ran has fitted. */
+        i->too_large = isnan(i->at.measured_s) && lk_pipeline_too_large(w, i);
+        i->hidden |= !w->request->anyway &&
+                     ((i->too_large && !w->request->goal) || (refuted && isnan(i->at.measured_s)));
     }
 }
 
@@ -244,6 +246,29 @@ static enum lk_status plan(const struct lk_pipeline *w, planner *with)
 out:
     free(devices);
     return st;
+}
+
+/* Searches the points for the goal, with what does not fit in memory, which then loses its numbers.
+ */
+static enum lk_status seek_goal(struct lk_pipeline *w, struct lk_goal_answer *out)
+{
+    if (!w->request->goal)
+        return LK_OK;
+    LK_PASS(lk_goal_seek(w, out));
+    for (size_t i = 0; i < w->n_points; i++) {
+        struct lk_item *item = &w->all.v[w->points[i].item];
+        struct lk_forecast_point *p = &w->out->points[i];
+
+        if (!item->too_large || w->request->anyway)
+            continue;
+        item->hidden = true;
+        hide(w, item, p);
+        p->plan.cost_per_step = p->plan.cost_per_million = p->plan.energy_per_million_kWh = NAN;
+#define NOT_KNOWN_(field, heading, dim, digits) p->plan.field = NAN;
+        LK_PLAN_TARGET_LIST(NOT_KNOWN_)
+#undef NOT_KNOWN_
+    }
+    return LK_OK;
 }
 
 /* Sets what the points are chosen by: the time to the target, where one is known. */
@@ -325,6 +350,8 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
     LK_TRY(check_request(evidence, request));
     LK_TRY(lk_pipeline_add_grid(&w));
     LK_TRY(set_header(&w));
+    if (request->goal)
+        LK_TRY(lk_goal_screen(&w));
     LK_TRY(lk_pipeline_add_references(&w));
     LK_TRY(lk_scenarios_predict(&w.all, request));
     LK_TRY(leave_out(&w));
@@ -334,6 +361,7 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
         LK_TRY(add_point(&w, &w.points[i]));
     LK_TRY(plan(&w, lk_plan_points));
     set_objective(&w);
+    LK_TRY(seek_goal(&w, &c.goal));
     if (request->compare) {
         lk_mark_best(&w);
         LK_TRY(lk_compare_machines(&w, &c));

@@ -41,6 +41,7 @@
 #include "facts/forecast.h"
 #include "sim/forecast/axis.h"
 #include "sim/forecast/evidence.h"
+#include "sim/forecast/goal.h"
 
 #include <stddef.h>
 
@@ -70,9 +71,10 @@ struct lk_gains {
     size_t n_effects;
     struct lk_machine_gain *machines; /* none where one machine alone was asked for */
     size_t n_machines, machines_capacity;
-    size_t n_refused; /* points of the grid that were left out */
-    double *draws_s;  /* steps of each point of the forecast in each draw; NaN: it has no draws */
-    size_t n_draws;   /* of a point */
+    struct lk_goal_answer goal; /* where the request has a goal */
+    size_t n_refused;           /* points of the grid that were left out */
+    double *draws_s; /* steps of each point of the forecast in each draw; NaN: it has no draws */
+    size_t n_draws;  /* of a point */
 };
 
 /*

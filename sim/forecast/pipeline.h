@@ -5,6 +5,7 @@
  *     grid.c          the scenarios asked for, the current ones, and the references of all
  *     scenarios.c     equal scenarios are one; each is predicted once, on its machine
  *     efficiency.c    a prediction and its reference become a point
+ *     goal_seek.c     the settings that reach what `plan` is asked for, of goal_screen.c's
  *     gains.c         gains, certainty, the best of a machine's settings at a count
  *     answer.c        sentences and notes; knee.c: where scaling ends
  */
@@ -20,6 +21,7 @@
 #include <stddef.h>
 
 struct lk_gains;
+struct lk_goal_answer;
 
 /* ---- Scenarios ---- */
 
@@ -41,6 +43,7 @@ struct lk_item {
     struct lk_prediction at;
     bool is_point;  /* of the forecast */
     bool too_large; /* for a GPU's memory, as far as is known */
+    bool skipped;   /* by a search: it is not predicted */
     bool hidden;    /* contradicted: its point has no numbers */
     size_t choice;  /* of a point: w->choices */
     double worth;   /* of a sample, over that of one in small batches; 1: not counted */
@@ -63,6 +66,8 @@ bool lk_refuses(enum lk_status st);
 enum lk_status lk_scenarios_add(struct lk_scenarios *w, const struct lk_scenario *s, bool has_nodes,
                                 size_t *out);
 enum lk_status lk_scenarios_predict(struct lk_scenarios *w, const struct lk_forecast_request *q);
+/* Set *self to the source's state for the machine of a scenario, made when first asked for. */
+enum lk_status lk_scenarios_machine(struct lk_scenarios *w, const struct lk_item *i, void **self);
 void lk_scenarios_fini(struct lk_scenarios *w);
 
 /* ---- The grid ---- */
@@ -92,6 +97,7 @@ struct lk_pipeline {
     struct lk_scenarios all;
     struct lk_grid_point *points; /* once predicted, those of out->points */
     size_t n_points, points_capacity;
+    size_t n_searched; /* points that a goal was sought among */
     struct lk_grid_effect *effects;
     size_t n_effects, effects_capacity;
     size_t n_refused; /* points asked for that are left out, */
@@ -121,6 +127,8 @@ double lk_pipeline_device_bytes(const struct lk_pipeline *w, const struct lk_ite
 
 /* ---- Points ---- */
 
+/* Return true if a scenario takes more memory than its GPU has, as far as is known. */
+bool lk_pipeline_too_large(const struct lk_pipeline *w, const struct lk_item *i);
 /* Make the point of a prediction. reference NULL: its efficiency is not known (NaN). */
 enum lk_status lk_point_make(const struct lk_prediction *p, const struct lk_prediction *reference,
                              double most, double level, struct lk_forecast_point *out);
@@ -168,6 +176,23 @@ double lk_certainty_of_points(const struct lk_pipeline *w, size_t a, size_t b);
 void lk_mark_best(struct lk_pipeline *w);
 /* Compare the machines that were asked for at each count, by their best settings. */
 enum lk_status lk_compare_machines(const struct lk_pipeline *w, struct lk_gains *out);
+
+/* ---- The goal ---- */
+
+/* Estimate all points, and keep those that can be an answer. pre: the source is prepared. */
+enum lk_status lk_goal_screen(struct lk_pipeline *w);
+/* Return what keeps a scenario from being chosen, before it is predicted: enum lk_goal_limit,
+ * COUNT: nothing does; or LK_GOAL_NEVER. */
+enum { LK_GOAL_NEVER = -1 };
+int lk_goal_bar(const struct lk_pipeline *w, const struct lk_item *i);
+/* Return how many of the current settings a configuration changes. */
+int lk_goal_changes(const struct lk_pipeline *w, const struct lk_config *c);
+
+/* Set the probability of each point that can be chosen, and find those that reach the request's
+ * goal. pre: the points are planned. */
+enum lk_status lk_goal_seek(const struct lk_pipeline *w, struct lk_goal_answer *out);
+/* Say what reaches the goal, or that nothing does and why. */
+enum lk_status lk_goal_tell(const struct lk_pipeline *w, const struct lk_goal_answer *a);
 
 /* ---- The answer ---- */
 

@@ -123,6 +123,7 @@ enum lk_status lk_scenarios_add(struct lk_scenarios *w, const struct lk_scenario
             m->most_gpus = i.config.world_size;
     }
     *out = *slot - 1;
+    w->v[*out].skipped = false;
     return LK_OK;
 }
 
@@ -157,14 +158,23 @@ static enum lk_status make_machine(const struct lk_evidence_source *e, struct lk
     return lk_refuses(m->status) ? lk_strdup(&m->refusal, lk_error_text()) : m->status;
 }
 
-static enum lk_status predict(struct lk_scenarios *w, struct lk_item *i)
+enum lk_status lk_scenarios_machine(struct lk_scenarios *w, const struct lk_item *i, void **self)
 {
     struct lk_machine *m = &w->machines[i->machine];
 
     if (!m->made)
         LK_PASS(make_machine(w->source, m));
-    i->status = m->refusal ? lk_fail(m->status, "%s", m->refusal)
-                           : w->source->ops->at(m->self, &i->config, &i->at);
+    *self = m->self;
+    return m->refusal ? lk_fail(m->status, "%s", m->refusal) : LK_OK;
+}
+
+static enum lk_status predict(struct lk_scenarios *w, struct lk_item *i)
+{
+    void *self;
+
+    i->status = lk_scenarios_machine(w, i, &self);
+    if (i->status == LK_OK)
+        i->status = w->source->ops->at(self, &i->config, &i->at);
     return lk_refuses(i->status) ? lk_strdup(&i->refusal, lk_error_text()) : i->status;
 }
 
@@ -173,7 +183,7 @@ enum lk_status lk_scenarios_predict(struct lk_scenarios *w, const struct lk_fore
     enum { TELL = 64 }; /* scenarios between two calls of progress */
 
     for (size_t i = 0; i < w->n; i++) {
-        if (w->v[i].status == LK_OK)
+        if (w->v[i].status == LK_OK && !w->v[i].skipped)
             LK_PASS(predict(w, &w->v[i]));
         if (q->progress && ((i + 1) % TELL == 0 || i + 1 == w->n))
             q->progress(q->user, i + 1, w->n);

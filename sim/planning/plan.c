@@ -398,7 +398,7 @@ static enum lk_status note_target(const struct state *p)
     if (target && !noise)
         LK_PASS(lk_forecast_note(p->f, "time to the target: needs the noise scale: \"noise_scale\" "
                                        "in the job file, or --noise-scale"));
-    if (!noise)
+    if (!noise || isinf(e->noise_scale.value)) /* a sample is worth the same in any batch */
         return LK_OK;
     LK_PASS(lk_forecast_note(
         p->f,
@@ -448,7 +448,8 @@ static enum lk_status add_notes(const struct state *p)
 {
     LK_PASS(note_memory(p));
     LK_PASS(note_target(p));
-    LK_PASS(note_paying(p));
+    if (p->request->cost_factor > 0)
+        LK_PASS(note_paying(p));
     LK_PASS(note_rates(p));
     return note_failures(p);
 }

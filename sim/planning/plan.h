@@ -23,7 +23,8 @@ struct lk_plan_request {
     double restart_s;      /* from a failure to the next step */
     double checkpoint_s;   /* that a checkpoint stops training for */
     double checkpoint_Bps; /* rate at which the whole job's checkpoint is written */
-    double cost_factor;    /* times the least cost to the target that is still accepted */
+    double cost_factor;    /* times the least cost to the target that is still accepted; 0:
+                              where more GPUs stop paying is not told */
 };
 
 /*

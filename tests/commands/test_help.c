@@ -14,8 +14,8 @@
 #define PROGRAM LK_BUILD_DIR "/lockstep"
 
 static const char *const commands[] = {"run",         "replay",  "profile", "calibrate", "import",
-                                       "collectives", "analyze", "predict", "whatif",    "validate",
-                                       "compare",     "report",  "export"};
+                                       "collectives", "analyze", "predict", "whatif",    "plan",
+                                       "validate",    "compare", "report",  "export"};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 START_TEST(help_of_a_command)

@@ -169,6 +169,8 @@ START_TEST(what_does_not_fit_is_marked)
 }
 END_TEST
 
+#define PLAN "plan job.json ethernet-25g --draws=20 --gpus=8,64,512 "
+
 /* Each option, and a part of the expected output. */
 static const struct {
     const char *arguments;
@@ -208,6 +210,24 @@ static const struct {
     {"predict job.json ethernet-25g --draws=20 --gpus=8 --memory", 0, "what fits:"},
     {"predict job.json ethernet-25g --draws=20 --gpus=8 --memory --device-memory=30GB", 0,
      "zero1: largest local batch 20"},
+    {PLAN "--deadline=10h --price=2", 0, "Smallest and cheapest: 64 GPUs"},
+    {PLAN "--deadline=30s --price=2", 0, "What binds is the number of GPUs: at most 512"},
+    {PLAN "--deadline=10h --budget=1 --price=2", 0, "What binds is the budget: without it"},
+    {PLAN "--deadline=10h --device-memory=10GB --sharding=ddp", 0,
+     "What binds is the memory of a GPU: without it"},
+    {PLAN "--deadline=10h --device-memory=24GB", 0, "sharding zero1"},
+    {"plan bare.json ethernet-25g --draws=20 --gpus=8,64,512 --target-throughput=1000 "
+     "--noise-scale=640",
+     0, "What binds is the critical batch: without it"},
+    {PLAN "--deadline=10h --probability=0.3", 2, "0.5 to 0.99"},
+    {PLAN "--deadline=10h --target-samples=1e6", 2, "--samples"},
+    {PLAN "--budget=100", 2, "--price"},
+    {PLAN "", 2, "the goal is missing"},
+    {"plan bare.json ethernet-25g --deadline=1h", 2, "--samples"},
+    {"plan bare.json ethernet-25g --draws=20 --deadline=1h --samples=1e4", 0,
+     "a sample teaches as much in any batch"},
+    {"plan --throughput rows.csv --deadline=1h --samples=1e4", 2, "what the job and the cluster"},
+    {"plan job.json ethernet-25g --throughput rows.csv --draws=20 --deadline=24h", 0, "Smallest"},
 };
 
 START_TEST(inputs_are_checked_and_asked_for)
@@ -261,6 +281,31 @@ START_TEST(a_plan_is_plotted)
 }
 END_TEST
 
+/* The plan's file has the points that can be chosen, with their probability; its plot, the
+ * frontier.
+ */
+START_TEST(a_goal_is_planned_and_plotted)
+{
+    struct lk_forecast f;
+    char *path, *csv;
+    size_t size, chosen = 0;
+
+    ck_assert_msg(run(PLAN "--deadline=10h --price=2 --out=f.json") == 0, "%s", got.text);
+    read_forecast(&f);
+    for (size_t i = 0; i < f.n_points; i++)
+        chosen += isnan(f.points[i].plan.probability) ? 0 : 1;
+    ck_assert_uint_gt(chosen, 0);
+    lk_forecast_fini(&f);
+    (void)run("report f.json --out=plots");
+    path = scratch_path(dir, "plots/frontier.csv");
+    ck_assert_msg(lk_file_read(path, &csv, &size) == LK_OK, "%s", got.text);
+    ck_assert_ptr_nonnull(strstr(csv, "512 GPUs"));
+    free(csv);
+    free(path);
+    ck_assert_int_eq(run(PLAN "--deadline=30s --price=2 --fail-below=0.9"), 3);
+}
+END_TEST
+
 /* Samples measured at a batch of 640, the noise scale, are twice those of small batches. */
 START_TEST(a_target_seen_at_a_batch)
 {
@@ -283,5 +328,6 @@ SUITE(plan, c)
     tcase_add_loop_test(c, inputs_are_checked_and_asked_for, 0, LK_COUNT(cases));
     tcase_add_test(c, whatif_plans_each_point);
     tcase_add_test(c, a_plan_is_plotted);
+    tcase_add_test(c, a_goal_is_planned_and_plotted);
     tcase_add_test(c, a_target_seen_at_a_batch);
 }

@@ -14,134 +14,18 @@
 #include "sim/forecast/predictor.h"
 #include "sim/forecast/step_evidence.h"
 #include "tests/rigs/cases.h"
+#include "tests/rigs/random_job.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-enum { CASES = 2000, CHUNKS = 8, TENSORS_MAX = 12, COUNTS = 4, DRAWS = 20 };
+enum { CASES = 2000, CHUNKS = 8, COUNTS = RANDOM_COUNTS, DRAWS = 20 };
 
 /* Rounding may take this share from a bound: durations are whole ns. */
 static const double ROUNDING = 1e-5;
 
-static struct lk_quantity known(double v)
-{
-    struct lk_quantity q = lk_quantity_none();
-
-    ck_assert_int_eq(lk_quantity_set(&q, v, NAN, NAN, 0, "made up for this test"), LK_OK);
-    return q;
-}
-
-/* Return a number between a and b, evenly in its logarithm. */
-static double between(struct lk_rng *g, double a, double b)
-{
-    return a * exp(lk_rng_uniform(g) * log(b / a));
-}
-
-/* One random question, with the numbers that the bound is computed from. */
-struct question {
-    struct lk_job job;
-    struct lk_cluster cluster;
-    double forward_s, backward_s, optimizer_s, bytes, slow, link_Bps, nics_Bps;
-    int slow_rank, per_node, accumulation;
-    struct lk_axis_value counts[COUNTS];
-};
-
-static void make_job(struct lk_rng *g, struct question *q)
-{
-    struct lk_job *j = &q->job;
-    size_t n = 1 + lk_rng_below(g, TENSORS_MAX);
-
-    lk_job_init(j);
-    q->forward_s = between(g, 1e-4, 1);
-    q->backward_s = q->forward_s * between(g, 0.5, 3);
-    q->optimizer_s = lk_rng_below(g, 2) ? 0 : q->forward_s * 0.1;
-    q->accumulation = 1 + (int)lk_rng_below(g, 4);
-    j->accumulation = q->accumulation;
-    j->reduce = LK_REDUCTION_LAST;
-    j->ddp_rule = LK_DDP_TORCH_2;
-    j->first_bytes = 1 << 20;
-    j->cap_bytes = (uint64_t)between(g, 1e5, 1e8);
-    ck_assert_int_eq(lk_strdup(&j->name, "random"), LK_OK);
-    ck_assert_int_eq(lk_strdup(&j->sample_unit, "sample"), LK_OK);
-    ck_assert_int_eq(lk_alloc(&j->tensors, n, sizeof *j->tensors), LK_OK);
-    ck_assert_int_eq(lk_alloc(&j->compute, 1, sizeof *j->compute), LK_OK);
-    for (; j->n_tensors < n; j->n_tensors++) {
-        struct lk_job_tensor *t = &j->tensors[j->n_tensors];
-
-        *t = (struct lk_job_tensor){
-            .elems = (uint64_t)between(g, 1e2, 1e8), .dtype = LK_F32, .ready = NAN};
-        ck_assert_int_eq(lk_asprintf(&t->name, "t%zu", j->n_tensors), LK_OK);
-        q->bytes += 4 * (double)t->elems;
-    }
-    ck_assert_int_eq(lk_job_order_gradients(j), LK_OK);
-    j->compute[0] = (struct lk_job_compute){.local_batch = 8,
-                                            .forward_s = known(q->forward_s),
-                                            .backward_s = known(q->backward_s),
-                                            .input_s = lk_quantity_none(),
-                                            .optimizer_s = known(q->optimizer_s),
-                                            .optimizer_hidden_s = lk_quantity_none(),
-                                            .gap_s = lk_quantity_none(),
-                                            .transient = lk_quantity_none()};
-    j->n_compute = 1;
-}
-
-static void make_cluster(struct lk_rng *g, struct question *q)
-{
-    static const enum lk_gpu_link links[] = {LK_GPU_LINK_UNKNOWN, LK_GPU_LINK_NVLINK,
-                                             LK_GPU_LINK_PCIE};
-    static const int capabilities[] = {0, 70, 80, 90};
-    struct lk_cluster *c = &q->cluster;
-
-    lk_cluster_init(c);
-    q->per_node = 1 << lk_rng_below(g, 4);
-    q->link_Bps = between(g, 1e9, 4e11);
-    c->topology.nics_per_node = 1 << lk_rng_below(g, 4);
-    q->nics_Bps = between(g, 1e8, 5e10) * c->topology.nics_per_node;
-    ck_assert_int_eq(lk_strdup(&c->name, "random"), LK_OK);
-    ck_assert_int_eq(lk_strdup(&c->gpu, "none"), LK_OK);
-    c->preset = lk_rng_below(g, 2);
-    c->gpus_per_node = q->per_node;
-    c->device.compute_capability = capabilities[lk_rng_below(g, LK_COUNT(capabilities))];
-    c->topology.gpu_link = links[lk_rng_below(g, LK_COUNT(links))];
-    c->topology.network = (enum lk_network)lk_rng_below(g, LK_NETWORK_COUNT);
-    c->intra.latency_s = known(between(g, 1e-6, 1e-5));
-    c->intra.bandwidth_Bps = known(q->link_Bps);
-    c->inter.latency_s = known(between(g, 1e-6, 1e-4));
-    c->inter.bandwidth_Bps = known(q->nics_Bps / c->topology.nics_per_node);
-    q->slow = 1;
-    if (lk_rng_below(g, 3))
-        return;
-    q->slow = between(g, 1.05, 3);
-    q->slow_rank = (int)lk_rng_below(g, 8);
-    ck_assert_int_eq(lk_alloc(&c->slow, 1, sizeof *c->slow), LK_OK);
-    c->slow[0] = (struct lk_cluster_slow){.rank = q->slow_rank,
-                                          .node = -1,
-                                          .compute = known(q->slow),
-                                          .link = lk_quantity_none(),
-                                          .since = true};
-    c->n_slow = 1;
-}
-
-static void make_question(uint64_t number, struct question *q)
-{
-    struct lk_rng g = lk_rng_init(11, number);
-
-    *q = (struct question){.slow_rank = -1};
-    make_job(&g, q);
-    make_cluster(&g, q);
-    for (int i = 0; i < COUNTS; i++) /* whole nodes, or a power of two in one */
-        q->counts[i].count =
-            i ? q->counts[i - 1].count * (2 + (int64_t)lk_rng_below(&g, 2) * 2) : 1;
-}
-
-static void forget(struct question *q)
-{
-    lk_job_fini(&q->job);
-    lk_cluster_fini(&q->cluster);
-}
-
-static void ask(const struct question *q, uint64_t seed, struct lk_forecast *out)
+static void ask(const struct random_job *q, uint64_t seed, struct lk_forecast *out)
 {
     struct lk_forecast_request r = {
         .axes[LK_AXIS_GPUS] = {q->counts, COUNTS}, .level = 0.9, .draws = DRAWS, .seed = seed};
@@ -155,7 +39,7 @@ static void ask(const struct question *q, uint64_t seed, struct lk_forecast *out
 
 /* Return the least step, by hand: compute of the slowest rank, or forward and the bytes that leave
  * a node, or a GPU within one. */
-static double least_s(const struct question *q, const struct lk_config *c)
+static double least_s(const struct random_job *q, const struct lk_config *c)
 {
     double slow = q->slow_rank >= 0 && q->slow_rank < c->world_size ? q->slow : 1;
     double micro_s = (q->forward_s + q->backward_s) * slow, wire_s = 0;
@@ -170,10 +54,10 @@ static double least_s(const struct question *q, const struct lk_config *c)
 
 static void check(uint64_t number)
 {
-    struct question q;
+    struct random_job q;
     struct lk_forecast f, other_seed;
 
-    make_question(number, &q);
+    random_job_init(number, &q);
     ask(&q, 1, &f);
     ask(&q, 2, &other_seed);
     for (size_t i = 0; i < f.n_points; i++) {
@@ -201,7 +85,7 @@ static void check(uint64_t number)
     }
     lk_forecast_fini(&f);
     lk_forecast_fini(&other_seed);
-    forget(&q);
+    random_job_fini(&q);
 }
 
 START_TEST(nothing_beats_arithmetic)
@@ -218,13 +102,13 @@ static void quicken(struct lk_cluster *c, uint64_t number)
     bool inside = lk_rng_below(&g, 2);
 
     if (inside || lk_rng_below(&g, 2))
-        c->inter.bandwidth_Bps.value *= between(&g, 1, 4);
+        c->inter.bandwidth_Bps.value *= random_between(&g, 1, 4);
     if (inside)
-        c->intra.bandwidth_Bps.value *= between(&g, 1, 4);
+        c->intra.bandwidth_Bps.value *= random_between(&g, 1, 4);
 }
 
 /* Set the steps with all-reduces by a ring. */
-static void by_ring(const struct question *q, double *steps)
+static void by_ring(const struct random_job *q, double *steps)
 {
     struct lk_predictor_options o = {.level = 0.9, .draws = 2, .seed = 1, .scale_error = NAN};
     struct lk_predictor *p;
@@ -247,9 +131,9 @@ START_TEST(faster_links_never_take_longer)
 {
     for (uint64_t k = 0; k < cases_or(CASES); k++) {
         double steps[COUNTS], quicker[COUNTS];
-        struct question q;
+        struct random_job q;
 
-        make_question(k, &q);
+        random_job_init(k, &q);
         q.cluster.device.compute_capability = 0; /* without NCCL's choice of a protocol */
         by_ring(&q, steps);
         quicken(&q.cluster, k);
@@ -258,7 +142,7 @@ START_TEST(faster_links_never_take_longer)
             ck_assert_msg(quicker[i] <= steps[i] * (1 + ROUNDING),
                           "case %llu, %d GPUs: step of %g s, on faster links %g s",
                           (unsigned long long)k, (int)q.counts[i].count, steps[i], quicker[i]);
-        forget(&q);
+        random_job_fini(&q);
     }
 }
 END_TEST
@@ -285,13 +169,13 @@ static void climb(const struct lk_cluster *c, struct lk_rng *draw, uint64_t byte
 /* More ranks never cost less, in the estimate and in each draw, whatever NCCL would choose. */
 static void check_order(uint64_t number)
 {
-    struct question q;
+    struct random_job q;
     struct lk_rng g = lk_rng_init(12, number), again = g;
-    uint64_t bytes = (uint64_t)between(&g, 64, 1e9);
+    uint64_t bytes = (uint64_t)random_between(&g, 64, 1e9);
     double s[RUNGS], drawn[RUNGS];
     size_t n_slow;
 
-    make_question(number, &q);
+    random_job_init(number, &q);
     n_slow = q.cluster.n_slow;
     q.cluster.n_slow = 0;
     climb(&q.cluster, NULL, bytes, s);
@@ -302,7 +186,7 @@ static void check_order(uint64_t number)
                       "case %llu, %d ranks: %g s after %g (draw: %g after %g)",
                       (unsigned long long)number, 2 << i, s[i], s[i - 1], drawn[i], drawn[i - 1]);
     q.cluster.n_slow = n_slow;
-    forget(&q);
+    random_job_fini(&q);
 }
 
 START_TEST(more_ranks_never_cost_less)
