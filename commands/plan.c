@@ -1,4 +1,5 @@
-/* lockstep plan: the smallest configuration for a deadline, a budget or a throughput. */
+/* lockstep plan: the smallest configuration for a deadline, a budget or a throughput; which run to
+ * make next. */
 #include "base/array.h"
 #include "base/label.h"
 #include "base/option.h"
@@ -10,6 +11,7 @@
 #include "commands/forecast_page.h"
 #include "commands/inputs.h"
 #include "commands/output.h"
+#include "commands/plan_next.h"
 #include "commands/plan_space.h"
 #include "facts/forecast.h"
 #include "facts/frontier.h"
@@ -26,6 +28,7 @@
 struct options {
     const char *axes[LK_AXIS_COUNT]; /* those that plan_space fills */
     struct lk_goal goal;
+    struct plan_next_options next;
     int64_t global_batch;
     const char *cluster;
     struct throughput_options table;
@@ -53,6 +56,12 @@ static const struct lk_option rows[] = {
               .help = "samples to train if the batch is small: more past the critical batch; default: the job's target_samples"),
     OPTION("probability", goal.probability, REAL, .min = 0.5, .max = 0.99, .fallback = "0.9",
            .help = "with which the goal is to be reached"),
+    OPTION("narrow", next.narrow, INT, .min = 2, .max = LK_FORECAST_GPUS_MAX, .group = "which run next",
+           .help = "in place of a goal: rank the measurements that would narrow the forecast on so many GPUs"),
+    OPTION("available", next.available, INT, .min = 1, .max = LK_FORECAST_GPUS_MAX,
+           .help = "most GPUs that a measurement may take; default: half of --narrow's"),
+    OPTION("run-time", next.run_s, TIME, .min = 1, .max = 1e7, .fallback = "5min",
+           .help = "how long a measurement takes"),
     LK_AXIS_RUN_LIST(AXIS_ROW)
     LK_AXIS_SHARDING_LIST(AXIS_ROW)
     OPTION(GLOBAL_BATCH_OPTION),
@@ -61,6 +70,7 @@ static const struct lk_option rows[] = {
     OPTION(ANYWAY_OPTION),
     OPTION(MEASURED_ON_OPTION),
     THROUGHPUT_ROWS(OPTION),
+    OPTION(GPUS_PER_NODE_OPTION),
     PLAN_INPUT_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
     PAGE_ROWS(OPTION),
@@ -74,14 +84,19 @@ static enum lk_status check(const struct options *o, const char **operands, int 
 {
     const struct lk_goal *g = &o->goal;
 
-    if (!(g->deadline_s > 0) && !(g->budget > 0) && !(g->throughput_per_s > 0))
-        return lk_fail(LK_EUSAGE, "the goal is missing: --deadline, --budget or "
-                                  "--target-throughput, or several of them");
+    bool has_goal = g->deadline_s > 0 || g->budget > 0 || g->throughput_per_s > 0;
+
+    if (has_goal == (o->next.narrow > 0))
+        return lk_fail(LK_EUSAGE, has_goal ? "--narrow asks which run to make next, and takes no "
+                                             "goal"
+                                           : "the goal is missing: --deadline, --budget or "
+                                             "--target-throughput, or several of them; or "
+                                             "--narrow");
     if (!o->table.file) {
         LK_PASS(check_no_table(&o->table));
         return job_and_cluster("plan", operands, n, o->cluster);
     }
-    if (!n && !o->table.parameters && !o->table.gradients)
+    if (has_goal && !n && !o->table.parameters && !o->table.gradients)
         return lk_fail(LK_EUSAGE, "memory and cost take what the job and the cluster are: with "
                                   "--throughput, JOB, --parameters or --gradients, and CLUSTER or "
                                   "--cluster");
@@ -257,10 +272,20 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     struct lk_gains c = {0};
 
     LK_TRY(check(o, operands, n));
-    LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
-                         : evidence_open_job(
-                               operands, 1, operands[1],
-                               &(struct machine_facts){.measured_on = o->table.measured_on}, &in));
+    LK_TRY(o->table.file
+               ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
+               : evidence_open_job(operands, 1, operands[1],
+                                   &(struct machine_facts){.gpus_per_node = o->table.gpus_per_node,
+                                                           .measured_on = o->table.measured_on},
+                                   &in));
+    if (o->next.narrow) {
+        st = plan_next(&o->next, &in.source,
+                       o->cluster ? o->cluster
+                       : n > 1    ? operands[1]
+                                  : NULL,
+                       page);
+        goto out;
+    }
     LK_TRY(complete(o, &in, &goal, &plan));
     in.request.grid.goal = &goal;
     in.request.grid.plan = &plan;
@@ -283,12 +308,12 @@ out:
 const struct lk_command lk_command_plan = {
     .name = "plan",
     .usage = "JOB CLUSTER",
-    .help = "find the smallest, cheapest and fastest configuration that reaches a goal",
+    .help = "find the configuration that reaches a goal, or the run to make next",
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = 2,
     .operand = LK_OPERAND_CLUSTER,
     .main_value = "probability",
-    .tables = TABLES("choices", "frontier", "contradictions"),
+    .tables = TABLES("choices", "frontier", "measurements", "contradictions"),
     .run = run,
 };

@@ -290,7 +290,10 @@ static enum lk_status tell_run(const struct lk_pipeline *w, const struct lk_fore
             most = e->measured[i].config.world_size;
     if (!most || p->config.world_size < FAR * most || p->evidence != LK_EVIDENCE_EXTRAPOLATED)
         return LK_OK;
-    return lk_forecast_say(w->out, "A run on %d GPUs would narrow this most cheaply.", 2 * most);
+    return lk_forecast_say(w->out,
+                           "A run on %d GPUs would narrow this; lockstep plan --narrow %d ranks "
+                           "what could be measured.",
+                           2 * most, p->config.world_size);
 }
 
 /* Answers for the point that matters most. */

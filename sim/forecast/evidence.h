@@ -72,6 +72,7 @@ void lk_assumed_terms_add(struct lk_assumed_terms *u, const struct lk_prediction
 enum lk_status lk_assumed_terms_note(const struct lk_assumed_terms *u, struct lk_forecast *f);
 
 struct lk_change;
+struct lk_hypothesis;
 
 /* A configuration that was measured, with the mean step of its runs; NaN: only its compute was. */
 struct lk_measured {
@@ -105,6 +106,12 @@ struct lk_evidence_ops {
      * ended by `close`. (optional) NULL means that no other machine can be predicted.
      */
     enum lk_status (*alter)(void *self, const struct lk_change *change, int world_size, void **out);
+    /*
+     * Makes the same evidence with one more measurement (sim/forecast/hypothesis.h), of the same
+     * machine. *out follows these hooks, is prepared by its own, borrows from self, which is
+     * prepared, and is ended by `close`. (optional) NULL means that none can be added.
+     */
+    enum lk_status (*with)(void *self, const struct lk_hypothesis *h, void **out);
     /* Frees self. NULL is legal for self. (optional) NULL means that nothing is to be freed. */
     void (*close)(void *self);
     /* Adds the notes that come last. (optional) NULL means none. */

@@ -1,7 +1,8 @@
 /*
  * The step model of a job on a cluster, with the job's runs, as a source of evidence.
  *
- * Divisions: predictions / altered machines / back-tests / names / the whole.
+ * Divisions: predictions / altered machines / one more measurement / back-tests / names / the
+ * whole.
  */
 #include "sim/forecast/step_evidence.h"
 
@@ -11,6 +12,7 @@
 #include "sim/collective/alpha_beta_fit.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/contradiction.h"
+#include "sim/forecast/hypothesis.h"
 #include "sim/forecast/predictor.h"
 #include "sim/forecast/recorded_buckets.h"
 #include "sim/forecast/step_notes.h"
@@ -52,7 +54,8 @@ struct model {
     /* These two belong to an altered machine. */
     struct lk_altered altered;
     bool other_links;
-    const struct model *as_is; /* the machine as it is; NULL: this is it */
+    struct lk_hypothetical more; /* with a measurement that was not made */
+    const struct model *as_is;   /* the machine as it is; NULL: this is it */
 };
 
 static void model_close(void *self)
@@ -66,6 +69,7 @@ static void model_close(void *self)
     lk_drawn_costs_fini(&m->costs);
     lk_buckets_fini(&m->split_job);
     lk_altered_fini(&m->altered);
+    lk_hypothetical_fini(&m->more);
     lk_fitted_cluster_fini(&m->fitted);
     if (m->law.self)
         m->law.ops->close(m->law.self);
@@ -229,6 +233,42 @@ static enum lk_status alter(void *self, const struct lk_change *change, int worl
     lk_predictor_follow(m->predictor, as_is->predictor);
     if (m->split)
         lk_predictor_follow(m->split, as_is->split);
+    *out = m;
+    m = NULL;
+out:
+    model_close(m);
+    return st;
+}
+
+/* ---- One more measurement ---- */
+
+static enum lk_status list_measured(struct model *m);
+
+static enum lk_status with(void *self, const struct lk_hypothesis *h, void **out)
+{
+    enum lk_status st = LK_OK;
+    const struct model *of = self;
+    struct model *m = NULL;
+
+    if (of->by_law)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: the runs contradict the step model, so what another run "
+                       "would tell it is not known",
+                       of->job->name);
+    LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    *m = (struct model){.options = of->options, .global_batch = of->global_batch};
+    m->options.scale_error = NAN;
+    LK_TRY(lk_hypothetical_init(&m->more, of->job, of->cluster, of->predictor->basis.cost, h));
+    m->job = &m->more.job;
+    m->cluster = of->cluster;
+    if (h->collectives) {
+        m->options.costs = NULL; /* another cluster's */
+        LK_TRY(lk_fitted_cluster_init(&m->fitted, &m->more.cluster));
+        m->cluster = &m->fitted.cluster;
+    }
+    m->reference_world_size = of->reference_world_size;
+    m->reference_measured = of->reference_measured;
+    LK_TRY(list_measured(m));
     *out = m;
     m = NULL;
 out:
@@ -438,6 +478,7 @@ static const struct lk_evidence_ops step_model = {
     .predict_held_out = predict_held_out,
     .set_reference = set_reference,
     .alter = alter,
+    .with = with,
     .close = model_close,
     .conclude = conclude,
 };

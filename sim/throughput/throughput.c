@@ -35,6 +35,35 @@ static const struct lk_csv_column columns[N_COLUMNS] = {
     [MEASURED_ON] = {"measured_on|cluster", false},
 };
 
+enum lk_status lk_throughput_with(const struct lk_throughput_table *t,
+                                  const struct lk_hypothesis *h, struct lk_throughput_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_throughput_table *o = NULL;
+
+    if (h->collectives || t->n >= LK_SCALING_POINTS_MAX)
+        return lk_fail(LK_EEVIDENCE, "%s: a table takes no %s", t->name,
+                       h->collectives ? "times of collectives" : "more rows");
+    LK_TRY(lk_alloc(&o, 1, sizeof *o));
+    *o = (struct lk_throughput_table){.name = t->name, .measured_on = t->measured_on};
+    LK_TRY(lk_alloc(&o->points, t->n + 1, sizeof *o->points));
+    memcpy(o->points, t->points, t->n * sizeof *o->points);
+    o->points[t->n] = (struct lk_scaling_point){
+        .config = h->config, .throughput = lk_config_samples(&h->config) / h->step_s};
+    o->n = o->capacity = t->n + 1;
+    LK_HAND_OVER(out, o);
+out:
+    lk_throughput_drop(o);
+    return st;
+}
+
+void lk_throughput_drop(struct lk_throughput_table *with)
+{
+    if (with)
+        free(with->points);
+    free(with);
+}
+
 void lk_throughput_fini(struct lk_throughput_table *t)
 {
     free(t->name);

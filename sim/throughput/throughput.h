@@ -14,6 +14,7 @@
 #include "facts/job.h"
 #include "sim/forecast/axis.h"
 #include "sim/forecast/evidence.h"
+#include "sim/forecast/hypothesis.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -38,7 +39,12 @@ enum lk_status lk_throughput_read(const char *path, struct lk_throughput_table *
  * two counts of GPUs. */
 enum lk_status lk_throughput_of_runs(const struct lk_job *job, const struct lk_cluster *cluster,
                                      struct lk_throughput_table *out);
-void lk_throughput_fini(struct lk_throughput_table *t); /* zeroes it; safe on a zeroed one */
+/* Make the table with one more row, a run that was not made; it borrows t's texts, and is ended by
+ * lk_throughput_drop. LK_EEVIDENCE: there is no room for it, or it is no run. */
+enum lk_status lk_throughput_with(const struct lk_throughput_table *t,
+                                  const struct lk_hypothesis *h, struct lk_throughput_table **out);
+void lk_throughput_drop(struct lk_throughput_table *with); /* NULL is legal */
+void lk_throughput_fini(struct lk_throughput_table *t);    /* zeroes it; safe on a zeroed one */
 
 /* The job and the machine of a table, from which a step model is made. All borrowed. */
 struct lk_throughput_model {

@@ -50,6 +50,7 @@ struct table {
     bool is_altered;   /* borrows all but `step` and `altered` from the machine as it is */
     bool is_elsewhere; /* not the rows' machine: altered, or another cluster */
     struct lk_altered altered;
+    struct lk_throughput_table *more; /* the rows, with one that was not measured; else NULL */
 };
 
 /* ---- Rows ---- */
@@ -486,6 +487,7 @@ static void table_close(void *self)
     if (!e->is_altered)
         lk_fitted_cluster_fini(&e->fitted);
     lk_altered_fini(&e->altered);
+    lk_throughput_drop(e->more);
     free(e);
 }
 
@@ -508,6 +510,7 @@ static enum lk_status alter(void *self, const struct lk_change *change, int worl
     *e = *as_is;
     e->is_altered = e->is_elsewhere = true;
     e->step = NULL;
+    e->more = NULL;
     LK_TRY(lk_altered_init(&e->altered, model.job, &as_is->cluster, change, world_size));
     e->cluster = e->altered.cluster;
     model.job = &e->altered.job;
@@ -521,6 +524,23 @@ out:
     return st;
 }
 
+static enum lk_status with(void *self, const struct lk_hypothesis *h, void **out)
+{
+    enum lk_status st = LK_OK;
+    const struct table *e = self;
+    struct lk_throughput_table *more = NULL;
+    struct lk_evidence_source source;
+
+    LK_TRY(lk_throughput_with(e->t, h, &more));
+    LK_TRY(lk_throughput_evidence(more, &e->q, &source));
+    *out = source.self;
+    ((struct table *)source.self)->more = more;
+    more = NULL;
+out:
+    lk_throughput_drop(more);
+    return st;
+}
+
 static const struct lk_evidence_ops throughputs = {
     .prepare = prepare,
     .at = at,
@@ -528,6 +548,7 @@ static const struct lk_evidence_ops throughputs = {
     .predict_held_out = predict_held_out,
     .set_reference = set_reference,
     .alter = alter,
+    .with = with,
     .close = table_close,
     .conclude = conclude,
 };
@@ -548,22 +569,6 @@ static struct lk_evidence_source source_of(struct table *e)
                                        .knee_nodes = e->most_nodes < 2 && !m ? -1 : (int)nodes};
 }
 
-static enum lk_status check_request(const struct lk_throughput_table *t,
-                                    const struct lk_throughput_request *q)
-{
-    const struct lk_forecast_request *grid = &q->grid;
-
-    if (q->model)
-        return LK_OK;
-    if (grid->global_batch && !t->points[0].config.local_batch &&
-        !grid->axes[LK_AXIS_LOCAL_BATCH].n)
-        return lk_fail(LK_EEVIDENCE,
-                       "%s: no column local_batch, so a global batch of %lld cannot be split; "
-                       "--local-batch says that of all rows",
-                       t->name, (long long)grid->global_batch);
-    return LK_OK;
-}
-
 enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
                                       const struct lk_throughput_request *q,
                                       struct lk_evidence_source *out)
@@ -573,7 +578,7 @@ enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
 
     LK_TRY(lk_alloc(&e, 1, sizeof *e));
     *e = (struct table){.t = t, .q = *q, .refuted = q->refuted};
-    LK_TRY(check_request(t, q));
+    LK_TRY(lk_throughput_check_request(t, q));
     LK_TRY(lk_throughput_complete(t, q, &e->cluster, &e->per_node_assumed));
     LK_TRY(lk_fitted_cluster_init(&e->fitted, &e->cluster));
     e->cluster = e->fitted.cluster;

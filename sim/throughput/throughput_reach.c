@@ -145,3 +145,19 @@ void lk_throughput_say_beyond(const struct lk_throughput_table *t, const char *m
                           fmax(least / c->world_size, c->world_size / most), "gpus");
     lk_evidence_add_reach(p->evidence_text, &joint, p->batch_extrapolation, "local batch");
 }
+
+enum lk_status lk_throughput_check_request(const struct lk_throughput_table *t,
+                                           const struct lk_throughput_request *q)
+{
+    const struct lk_forecast_request *grid = &q->grid;
+
+    if (q->model)
+        return LK_OK;
+    if (grid->global_batch && !t->points[0].config.local_batch &&
+        !grid->axes[LK_AXIS_LOCAL_BATCH].n)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: no column local_batch, so a global batch of %lld cannot be split; "
+                       "--local-batch says that of all rows",
+                       t->name, (long long)grid->global_batch);
+    return LK_OK;
+}

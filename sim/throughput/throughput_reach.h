@@ -30,4 +30,8 @@ enum lk_status lk_throughput_say_width(const struct lk_throughput_table *t,
                                        const struct lk_prediction *const *points, size_t n,
                                        struct lk_forecast *out);
 
+/* Refuse a request that the table lacks a column for. */
+enum lk_status lk_throughput_check_request(const struct lk_throughput_table *t,
+                                           const struct lk_throughput_request *q);
+
 #endif
