@@ -86,8 +86,11 @@ static struct run_options rank_options(const struct run_options *given, const st
     o.ranks = p->config.world_size;
     o.train.local_batch = p->config.local_batch;
     o.train.reducer.accumulation = p->config.accumulation;
+    o.train.reducer.cap_bytes = p->config.cap_bytes;
     o.scaling.n = 0;
     o.local_batches.n = 0;
+    o.accumulations.n = 0;
+    o.bucket_caps.n = 0;
     o.strong = false;
     o.repetitions = 0;
     o.hosts = NULL;

@@ -14,7 +14,7 @@ static const double implausible = 1.05;
 
 /* A row of the table, as the answer needs it; NaN: it has no such number. */
 struct point {
-    double ranks, local_batch, accumulation, step_s, lo_s, hi_s, rate, efficiency;
+    double ranks, local_batch, accumulation, cap_bytes, step_s, lo_s, hi_s, rate, efficiency;
 };
 
 static double number_of(const struct lk_table *t, size_t row, const char *column)
@@ -29,6 +29,7 @@ static struct point point_of(const struct lk_table *t, size_t row)
     return (struct point){.ranks = number_of(t, row, "ranks"),
                           .local_batch = number_of(t, row, "local_batch"),
                           .accumulation = number_of(t, row, "accumulation"),
+                          .cap_bytes = number_of(t, row, "bucket_cap"),
                           .step_s = number_of(t, row, "step_s"),
                           .lo_s = number_of(t, row, "step_lo_s"),
                           .hi_s = number_of(t, row, "step_hi_s"),
@@ -93,8 +94,10 @@ static enum lk_status add_values(const struct lk_table *t, size_t row, struct lk
     enum lk_status st = LK_OK;
     char *labels = NULL;
 
-    LK_TRY(lk_asprintf(&labels, "gpus=\"%.0f\",local_batch=\"%.0f\",accumulation=\"%.0f\"", p.ranks,
-                       p.local_batch, p.accumulation));
+    LK_TRY(lk_asprintf(&labels,
+                       "gpus=\"%.0f\",local_batch=\"%.0f\",accumulation=\"%.0f\","
+                       "bucket_cap_bytes=\"%.0f\"",
+                       p.ranks, p.local_batch, p.accumulation, p.cap_bytes));
     LK_TRY(lk_page_value(page, "efficiency", labels, LK_DIM_NONE, p.efficiency));
     LK_TRY(lk_page_value(page, "step_s", labels, LK_DIM_TIME, p.step_s));
     LK_TRY(lk_page_value(page, "throughput_per_s", labels, LK_DIM_NONE, p.rate));
@@ -103,10 +106,54 @@ out:
     return st;
 }
 
+/* Return the row of these ranks with most samples a second, other than `except` (-1: none); -1:
+ * there is none. */
+static int fastest(const struct lk_table *t, double ranks, int except)
+{
+    int found = -1;
+
+    for (size_t i = 0; i < t->n_rows; i++) {
+        const struct point p = point_of(t, i);
+
+        if (p.ranks == ranks && (int)i != except && !isnan(p.efficiency) &&
+            (found < 0 || p.rate > point_of(t, (size_t)found).rate))
+            found = (int)i;
+    }
+    return found;
+}
+
+/* Name the fastest of several settings on the most ranks, and whether the runs tell it from the
+ * next. */
+static enum lk_status say_fastest(const struct lk_table *t, const struct run_options *o,
+                                  struct lk_page *page)
+{
+    const double ranks = largest(t).ranks;
+    int first = fastest(t, ranks, -1), next = first < 0 ? -1 : fastest(t, ranks, first);
+    struct point a, b;
+    char accumulation[48] = "", cap[48] = "", size[32];
+    double most, least;
+
+    if (next < 0)
+        return LK_OK;
+    a = point_of(t, (size_t)first);
+    b = point_of(t, (size_t)next);
+    most = a.rate * a.step_s / a.hi_s;
+    least = b.rate * b.step_s / b.lo_s;
+    if (o->accumulations.n)
+        snprintf(accumulation, sizeof accumulation, " accumulation %.0f", a.accumulation);
+    (void)lk_units_format(LK_DIM_BYTES, a.cap_bytes, size, sizeof size);
+    if (o->bucket_caps.n)
+        snprintf(cap, sizeof cap, "%s bucket cap %s", *accumulation ? "," : "", size);
+    return lk_page_say(page, "Most samples/s there:%s%s, %.1f %% more than the next%s.",
+                       accumulation, cap, 100 * (a.rate / b.rate - 1),
+                       most > least ? "" : ", within the spread of the runs");
+}
+
 enum lk_status run_answer(const struct lk_table *t, const struct run_options *o,
                           struct lk_page *page)
 {
     LK_PASS(say(t, o, page));
+    LK_PASS(say_fastest(t, o, page));
     if (largest(t).efficiency > implausible)
         LK_PASS(lk_page_note(page,
                              "more than linear scaling: the runs of %d rank%s were disturbed, or "

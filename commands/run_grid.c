@@ -58,39 +58,53 @@ static enum lk_status strong_point(const struct run_options *o, int64_t smallest
     return LK_OK;
 }
 
-static struct lk_config config_of(int64_t ranks, int64_t local_batch, int64_t accumulation)
+/* Return the point of an index into the lists; an empty one has the option's own value. */
+static struct run_point point_of(const struct run_options *o, int64_t ranks, int64_t local_batch,
+                                 int accumulation, int cap)
 {
-    return (struct lk_config){.world_size = (int)ranks,
-                              .local_batch = (int)local_batch,
-                              .accumulation = (int)accumulation};
+    return (struct run_point){
+        .config = {.world_size = (int)ranks,
+                   .local_batch = (int)local_batch,
+                   .accumulation = (int)(o->accumulations.n ? o->accumulations.v[accumulation]
+                                                            : o->train.reducer.accumulation),
+                   .cap_bytes =
+                       o->bucket_caps.n ? o->bucket_caps.v[cap] : o->train.reducer.cap_bytes}};
+}
+
+/* Add a count of the scaling curve: every accumulation, and every bucket cap where ranks reduce. */
+static enum lk_status add_count(const struct run_options *o, int64_t smallest, int64_t ranks,
+                                struct run_grid *s, size_t *capacity)
+{
+    for (int a = 0; !a || a < o->accumulations.n; a++)
+        for (int c = 0; !c || (c < o->bucket_caps.n && ranks > 1); c++) {
+            struct run_point p = point_of(o, ranks, o->train.local_batch, a, c);
+
+            p.on_curve = true;
+            if (o->strong)
+                LK_PASS(strong_point(o, smallest, ranks, &p));
+            LK_PASS(add_point(s, capacity, p));
+        }
+    return LK_OK;
 }
 
 static enum lk_status plan_points(const struct run_options *o, struct run_grid *s)
 {
     struct lk_ints one = {.n = 1, .v = {o->ranks ? o->ranks : 1}};
     const struct lk_ints *ranks = o->scaling.n ? &o->scaling : &one;
+    bool others = o->scaling.n || o->accumulations.n || o->bucket_caps.n;
     int64_t smallest = INT_MAX;
     size_t capacity = 0;
 
     for (int i = 0; i < ranks->n; i++)
         smallest = ranks->v[i] < smallest ? ranks->v[i] : smallest;
-    for (int i = 0; i < ranks->n && (o->scaling.n || !o->local_batches.n); i++) {
-        struct run_point p = {
-            .config = config_of(ranks->v[i], o->train.local_batch, o->train.reducer.accumulation),
-            .on_curve = true};
-
-        if (o->strong)
-            LK_PASS(strong_point(o, smallest, ranks->v[i], &p));
-        LK_PASS(add_point(s, &capacity, p));
-    }
+    for (int i = 0; i < ranks->n && (others || !o->local_batches.n); i++)
+        LK_PASS(add_count(o, smallest, ranks->v[i], s, &capacity));
     for (int i = 0; i < o->local_batches.n; i++)
-        LK_PASS(add_point(s, &capacity,
-                          (struct run_point){.config = config_of(smallest, o->local_batches.v[i],
-                                                                 o->train.reducer.accumulation)}));
+        LK_PASS(add_point(s, &capacity, point_of(o, smallest, o->local_batches.v[i], 0, 0)));
     return LK_OK;
 }
 
-static enum lk_status plan_parts(struct run_grid *s, int repetitions)
+static enum lk_status plan_parts(struct run_grid *s, int repetitions, bool several_caps)
 {
     LK_PASS(lk_alloc(&s->parts, s->n_points * (size_t)repetitions, sizeof *s->parts));
     for (int r = 0; r < repetitions; r++)
@@ -98,9 +112,12 @@ static enum lk_status plan_parts(struct run_grid *s, int repetitions)
             size_t point = r % 2 ? s->n_points - 1 - i : i;
             const struct run_point *p = &s->points[point];
             struct run_part *part = &s->parts[s->n_parts];
+            char cap[32] = "";
 
-            LK_PASS(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->config.world_size,
-                                p->config.local_batch, p->config.accumulation, r));
+            if (several_caps)
+                snprintf(cap, sizeof cap, "-c%" PRIu64, p->config.cap_bytes);
+            LK_PASS(lk_asprintf(&part->dir, "k%d-b%d-a%d%s-r%d", p->config.world_size,
+                                p->config.local_batch, p->config.accumulation, cap, r));
             part->point = point;
             part->repetition = r;
             s->n_parts++;
@@ -110,12 +127,16 @@ static enum lk_status plan_parts(struct run_grid *s, int repetitions)
 
 enum lk_status run_grid_plan(const struct run_options *o, struct run_grid *out)
 {
-    bool many = o->scaling.n || o->local_batches.n;
+    bool many = run_options_measure_several(o);
     struct run_grid s = {0};
     enum lk_status st = LK_OK;
 
     LK_TRY(plan_points(o, &s));
-    LK_TRY(plan_parts(&s, o->repetitions ? (int)o->repetitions : many ? GRID_REPETITIONS : 1));
+    LK_TRY(plan_parts(&s,
+                      o->repetitions ? (int)o->repetitions
+                      : many         ? GRID_REPETITIONS
+                                     : 1,
+                      o->bucket_caps.n > 1));
     *out = s;
     s = (struct run_grid){0};
 out:
@@ -245,6 +266,7 @@ enum lk_status run_result_read(const char *path, struct lk_train_result *out)
 struct indexed {
     char *dir;
     int world_size, local_batch, accumulation, repetition;
+    uint64_t cap_bytes;
 };
 struct index {
     struct indexed *runs;
@@ -257,6 +279,7 @@ static const struct lk_member indexed_rows[] = {
     ROW(world_size, INT, REQUIRED, .min = 1, .help = "ranks"),
     ROW(local_batch, INT, REQUIRED, .min = 1, .help = "samples a micro-batch and rank"),
     ROW(accumulation, INT, REQUIRED, .min = 1, .help = "micro-batches a step"),
+    ROW(cap_bytes, UINT, REQUIRED, .max = INT64_MAX, .help = "gradient bytes that close a bucket"),
     ROW(repetition, INT, REQUIRED, .help = "of the configuration, from 0"),
     LK_MEMBER_END,
 };
@@ -282,8 +305,9 @@ enum lk_status run_grid_write_index(const struct run_grid *s, const char *path)
         const struct lk_config *c = &s->points[part->point].config;
 
         if (part->done)
-            index.runs[index.n++] = (struct indexed){part->dir, c->world_size, c->local_batch,
-                                                     c->accumulation, part->repetition};
+            index.runs[index.n++] =
+                (struct indexed){part->dir,       c->world_size,    c->local_batch,
+                                 c->accumulation, part->repetition, c->cap_bytes};
     }
     st = lk_record_save(&run_index_record, path, &index);
 out:
@@ -354,7 +378,8 @@ struct reference {
     X("efficiency",    "efficiency",   LK_DIM_NONE, LK_TABLE_PERCENT, efficiency)                  \
     X("loss",          "final loss",   LK_DIM_NONE, 4,  final_loss(s, i))                          \
     X("learning_rate", "l.r.",         LK_DIM_NONE, 6,  rate)                                      \
-    X("epoch_s",       "an epoch",     LK_DIM_TIME, 0,  epoch / throughput)
+    X("epoch_s",       "an epoch",     LK_DIM_TIME, 0,  epoch / throughput)                        \
+    X("bucket_cap",    "bucket cap",   LK_DIM_BYTES, -1, (double)p->config.cap_bytes)
 
 static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
 /* clang-format on */
@@ -458,13 +483,19 @@ out:
 
 /* ---- The end of a run ---- */
 
-static enum lk_status write_job(const struct lk_run_set *runs, const char *out)
+/* Write the job of the runs; of several caps and accumulations the first that was asked for is its
+ * own. */
+static enum lk_status write_job(const struct run_grid *s, const struct lk_run_set *runs,
+                                const char *out)
 {
+    const struct lk_config *first = &s->points[0].config;
     struct lk_job job = {0};
     enum lk_status st = LK_OK;
     char *path = NULL;
 
     LK_TRY(lk_job_build(runs, &job));
+    job.cap_bytes = first->cap_bytes;
+    job.accumulation = first->accumulation;
     LK_TRY(lk_path_join(&path, out, "job.json"));
     LK_TRY(lk_job_write(path, &job));
 out:
@@ -478,11 +509,12 @@ enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
 {
     static const struct lk_view_column view[] = {LK_VIEW("ranks"),
                                                  LK_VIEW("local_batch"),
+                                                 LK_VIEW("accumulation"),
+                                                 LK_VIEW("bucket_cap"),
                                                  LK_VIEW_RANGE("step_s", "step_lo_s", "step_hi_s"),
                                                  LK_VIEW("samples_per_s"),
                                                  LK_VIEW("efficiency"),
-                                                 LK_VIEW("loss"),
-                                                 LK_VIEW("accumulation")};
+                                                 LK_VIEW("loss")};
     struct lk_table *table = NULL;
     enum lk_status st = LK_OK;
     bool job = o->trace;
@@ -490,7 +522,7 @@ enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
     LK_TRY(run_grid_table(s, o, page, &table));
     LK_TRY(run_answer(table, o, page));
     if (o->trace) {
-        st = write_job(runs, out);
+        st = write_job(s, runs, out);
         job = st == LK_OK;
         if (st == LK_EEVIDENCE)
             st = lk_page_note(page, "no job.json: %s", lk_error_text());

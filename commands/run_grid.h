@@ -24,7 +24,7 @@ extern const struct lk_record run_index_record, run_result_record;
 
 /* One configuration to be measured. */
 struct run_point {
-    struct lk_config config; /* its world size is the ranks; no bucket limits */
+    struct lk_config config; /* its world size is the ranks; first_bytes is not set */
     bool on_curve;           /* belongs to the scaling curve, not only to the local batches */
 };
 
@@ -32,7 +32,8 @@ struct run_point {
 struct run_part {
     size_t point;
     int repetition;
-    char *dir; /* below the run directory: "k2-b4-a1-r0" */
+    char
+        *dir; /* below the run directory: "k2-b4-a1-r0", with several caps "k2-b4-a1-c1048576-r0" */
     bool done;
     struct lk_train_result result; /* when done */
 };
@@ -46,8 +47,9 @@ struct run_grid {
 
 /*
  * Plan all points: every --scaling count (weak: the same local batch; strong: the global batch of
- * the smallest count, by accumulation where it does not fit the local batch), and every local batch
- * at the smallest count. Repetitions are the outer loop and every second one runs backwards, so
+ * the smallest count, by accumulation where it does not fit the local batch), each with every
+ * accumulation and, on several ranks, every bucket cap of the lists; and every local batch at the
+ * smallest count. Repetitions are the outer loop and every second one runs backwards, so
  * that a machine that grows slower does not look like scaling. LK_EUSAGE when a global batch does
  * not divide by the ranks.
  */

@@ -91,8 +91,12 @@ void lk_command_backends(FILE *out)
          .help = "keep the global batch of the smallest number of ranks, not the local batch")     \
     BOTH("local-batches", local_batches, INTS, .min = 1, .max = 1e6,                               \
          .help = "measure each of these local batches, at the smallest number of ranks")           \
+    BOTH("accumulations", accumulations, INTS, .min = 1, .max = LK_ACCUMULATION_MAX,               \
+         .help = "measure each of these accumulations, at every number of ranks")                  \
+    BOTH("bucket-caps", bucket_caps, SIZES, .min = 1, .max = 1e15,                                 \
+         .help = "measure each of these bucket caps, at every number of ranks and accumulation")   \
     BOTH("repetitions", repetitions, INT, .letter = 'r', .min = 1, .max = 1000,                    \
-         .help = "runs of every configuration, interleaved (1; 3 with --scaling or --local-batches)") \
+         .help = "runs of every configuration, interleaved (1; 3 where several are measured)")     \
     RUN("model", train.model.name, TEXT, .group = "model", .fallback = "gpt-nano",                 \
         .help = "gpt, mlp, replay or a preset such as gpt-nano or gpt2-124m")                      \
     RUN("layers", train.model.layers, INT, .min = 1, .max = 1000, .help = "layers, instead of the preset's")   \
@@ -282,6 +286,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->ranks && o->scaling.n, "--ranks and --scaling exclude each other"},
         {o->strong && !o->scaling.n, "--strong needs --scaling"},
         {o->strong && o->local_batches.n, "--strong and --local-batches exclude each other"},
+        {o->strong && o->accumulations.n, "--strong and --accumulations exclude each other"},
         {o->ssh && !o->hosts, "--ssh needs --hosts"},
         {o->comm == RUN_COMM_SELF && (o->ranks > 1 || o->scaling.n),
          "--comm=self is for one rank; --ranks or --scaling asks for more"},
@@ -333,8 +338,8 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->gpu_records == RUN_YES && !o->trace, "--gpu-records=yes needs --trace"},
         {o->merged_trace && !o->trace, "--merged-trace needs --trace"},
         {o->train.verify_steps && !o->train.verify, "--verify-steps needs --verify"},
-        {(o->scaling.n || o->local_batches.n) && o->train.export_path,
-         "--export is for a single run, not for --scaling or --local-batches"},
+        {run_options_measure_several(o) && o->train.export_path,
+         "--export is for a single run, not for a run grid"},
         {o->repetitions > 1 && o->train.export_path,
          "--export is for a single run, not repetitions"},
         {o->train.optim.learning_rate <= 0, "--learning-rate must be above 0"},
@@ -423,6 +428,11 @@ enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
                          faults[i].text);
     free(faults);
     return st;
+}
+
+bool run_options_measure_several(const struct run_options *o)
+{
+    return o->scaling.n || o->local_batches.n || o->accumulations.n || o->bucket_caps.n;
 }
 
 uint64_t run_options_first_bucket(const struct run_options *o)

@@ -41,7 +41,8 @@ struct run_options {
     int64_t seed;
     bool sync_every;
     /* run grid */
-    struct lk_ints scaling, local_batches;
+    struct lk_ints scaling, local_batches, accumulations;
+    struct lk_sizes bucket_caps;
     bool strong;
     int64_t repetitions; /* 0: not given */
     /* DDP */
@@ -89,6 +90,8 @@ enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
 enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks);
 
 /* Return the limit of the first bucket: as given, else 1 MiB with the default cap, else the cap. */
+/* Return true if the options ask for more than one configuration, or for lists of them. */
+bool run_options_measure_several(const struct run_options *o);
 uint64_t run_options_first_bucket(const struct run_options *o);
 
 /*

@@ -411,11 +411,10 @@ static enum lk_status choose_directory(struct rank *r)
                                   "ranks share");
     if (r->options->force)
         return lk_fail(LK_EUSAGE, "--force: not under another launcher, whose ranks share --out");
-    if (r->options->scaling.n || r->options->local_batches.n || r->options->repetitions > 1)
-        return lk_fail(
-            LK_EUSAGE,
-            "--scaling, --local-batches and --repetitions start ranks themselves: not under "
-            "another launcher");
+    if (run_options_measure_several(r->options) || r->options->repetitions > 1)
+        return lk_fail(LK_EUSAGE, "--scaling, --local-batches, --accumulations, --bucket-caps and "
+                                  "--repetitions start ranks themselves: not under another "
+                                  "launcher");
     if (r->options->hosts)
         return lk_fail(LK_EUSAGE, "--hosts starts ranks itself: not under another launcher");
     r->dir = r->options->out;

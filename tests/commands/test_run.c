@@ -319,6 +319,33 @@ START_TEST(plan)
 }
 END_TEST
 
+/* Every count has every accumulation; ranks that reduce have every bucket cap, too. A local batch
+ * of the list has the first of both. */
+START_TEST(plan_of_settings)
+{
+    static const struct lk_config points[] = {
+        {.world_size = 1, .local_batch = 8, .accumulation = 2, .cap_bytes = 1024},
+        {.world_size = 1, .local_batch = 8, .accumulation = 1, .cap_bytes = 1024},
+        {.world_size = 2, .local_batch = 8, .accumulation = 2, .cap_bytes = 1024},
+        {.world_size = 2, .local_batch = 8, .accumulation = 2, .cap_bytes = 4096},
+        {.world_size = 2, .local_batch = 8, .accumulation = 1, .cap_bytes = 1024},
+        {.world_size = 2, .local_batch = 8, .accumulation = 1, .cap_bytes = 4096},
+        {.world_size = 1, .local_batch = 4, .accumulation = 2, .cap_bytes = 1024},
+    };
+    struct run_options o;
+    struct run_grid s;
+
+    parse("--scaling=1,2 -b8 --accumulations=2,1 --bucket-caps=1KiB,4KiB --local-batches=4", &o);
+    ck_assert_int_eq(run_grid_plan(&o, &s), LK_OK);
+    ck_assert_uint_eq(s.n_points, LK_COUNT(points));
+    for (size_t i = 0; i < s.n_points; i++)
+        ck_assert_msg(lk_config_equal(&s.points[i].config, &points[i]), "point %zu", i);
+    ck_assert_uint_eq(s.n_parts, 3 * LK_COUNT(points));
+    ck_assert_str_eq(s.parts[3].dir, "k2-b8-a2-c4096-r0");
+    run_grid_fini(&s);
+}
+END_TEST
+
 /* Repetitions are the outer loop, and every second one goes backwards. */
 START_TEST(plan_interleaves)
 {
@@ -390,7 +417,9 @@ START_TEST(summary)
                                      "80 % of linear scaling against 1 rank.");
     ck_assert_uint_eq(page.n_values, 6);
     ck_assert_str_eq(page.values[3].name, "efficiency");
-    ck_assert_str_eq(page.values[3].labels, "gpus=\"2\",local_batch=\"4\",accumulation=\"1\"");
+    ck_assert_str_eq(
+        page.values[3].labels,
+        "gpus=\"2\",local_batch=\"4\",accumulation=\"1\",bucket_cap_bytes=\"26214400\"");
     lk_page_fini(&page);
     lk_table_destroy(t);
     run_grid_fini(&s);
@@ -583,6 +612,7 @@ SUITE(run, c)
     tcase_add_test(c, timed_has_no_loss);
     tcase_add_test(c, weak_curve_and_batches);
     tcase_add_loop_test(c, plan, 0, LK_COUNT(plans));
+    tcase_add_test(c, plan_of_settings);
     tcase_add_test(c, plan_interleaves);
     tcase_add_test(c, plan_that_does_not_divide);
     tcase_add_test(c, summary);

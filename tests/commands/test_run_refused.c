@@ -40,6 +40,8 @@ static const struct {
     {"-n2 --scaling=1,2", "exclude each other"},
     {"--strong", "--strong needs --scaling"},
     {"--scaling=1,2 --strong --local-batches=2,4", "exclude each other"},
+    {"--scaling=1,2 --strong --accumulations=2,4", "exclude each other"},
+    {"--bucket-caps=1KiB,4KiB --export=x", "a run grid"},
     {"--comm=self -n2", "--comm=self is for one rank"},
     {"--comm=nccl -n2", "--comm=nccl needs --device=cuda"},
     {"--nccl-max-ctas=2 -n2", "--nccl-... options need --comm=nccl"},
