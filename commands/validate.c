@@ -157,7 +157,7 @@ out:
 const struct lk_command lk_command_validate = {
     .name = "validate",
     .usage = "RUN... --cluster CLUSTER",
-    .help = "predict runs from the smaller of them; print the errors",
+    .help = "hold out runs, predict them from the others; print the errors",
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = 256,

@@ -1,12 +1,13 @@
 /*
  * Back-tests.
  *
- * Divisions: baselines / items / all / error and table / answer.
+ * Divisions: what is left / baselines / items / all / the scale's error.
  */
 #include "sim/forecast/backtest.h"
 
 #include "base/array.h"
 #include "base/progress.h"
+#include "base/units.h"
 #include "facts/score.h"
 #include "sim/prior.h"
 #include "sim/step/measured_runs.h"
@@ -16,9 +17,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool lk_backtest_leaves(const struct lk_config *c, const struct lk_config *held, bool is_batch)
+/* ---- What is left ---- */
+
+static bool same_cap(const struct lk_config *a, const struct lk_config *b)
 {
-    return is_batch ? c->local_batch != held->local_batch : c->world_size < held->world_size;
+    return a->cap_bytes == b->cap_bytes && a->world_size > 1;
+}
+
+bool lk_backtest_leaves(const struct lk_config *c, const struct lk_config *of, enum lk_held held)
+{
+    switch (held) {
+    case LK_HELD_BATCH:
+        return c->local_batch != of->local_batch;
+    case LK_HELD_CAP:
+        return !same_cap(c, of);
+    case LK_HELD_ACCUMULATION:
+        return c->accumulation != of->accumulation;
+    case LK_HELD_SETTING:
+        return !same_cap(c, of) || c->accumulation != of->accumulation;
+    default:
+        return c->world_size < of->world_size;
+    }
+}
+
+/* Returns the number that a kind holds out; of a setting its bucket cap. */
+static uint64_t held_of(const struct lk_config *c, enum lk_held held)
+{
+    switch (held) {
+    case LK_HELD_SCALE:
+        return (uint64_t)c->world_size;
+    case LK_HELD_BATCH:
+        return (uint64_t)c->local_batch;
+    case LK_HELD_ACCUMULATION:
+        return (uint64_t)c->accumulation;
+    default:
+        return c->cap_bytes;
+    }
 }
 
 /* The measured configurations that are left. */
@@ -70,71 +104,113 @@ static void set_scale_baselines(const struct rest *rest, struct lk_backtest_item
                               lk_baseline_throughput((enum lk_baseline)b, points, n, &target);
 }
 
-/* Returns the rest's measurement with the nearest batch at the item's count and accumulation, other
- * than `except` (NULL: none); NULL: there is none. */
-static const struct lk_measured *nearest_batch(const struct rest *rest,
-                                               const struct lk_config *item,
-                                               const struct lk_measured *except)
+/* Returns the rest's measurement with the nearest value at the item's count, and its batch or its
+ * accumulation, whichever is not held out; other than `except` (NULL: none); NULL: there is none.
+ */
+static const struct lk_measured *nearest(const struct rest *rest,
+                                         const struct lk_backtest_item *item,
+                                         const struct lk_measured *except)
 {
     const struct lk_measured *found = NULL;
-    double nearest = INFINITY;
+    const struct lk_config *of = &item->config;
+    double least = INFINITY, x = (double)held_of(of, item->held);
 
     for (size_t i = 0; i < rest->n; i++) {
         const struct lk_config *c = &rest->v[i].config;
-        double d = fabs(log((double)c->local_batch / item->local_batch));
+        uint64_t value = held_of(c, item->held);
+        double d = fabs(log((double)value / x));
 
-        if (isnan(rest->v[i].step_s) || c->world_size != item->world_size ||
-            c->accumulation != item->accumulation || !(d < nearest) ||
-            (except && c->local_batch == except->config.local_batch))
+        if (isnan(rest->v[i].step_s) || c->world_size != of->world_size ||
+            (item->held != LK_HELD_ACCUMULATION && c->accumulation != of->accumulation) ||
+            (item->held != LK_HELD_BATCH && c->local_batch != of->local_batch) || !(d < least) ||
+            (except && value == held_of(&except->config, item->held)))
             continue;
-        nearest = d;
+        least = d;
         found = &rest->v[i];
     }
     return found;
 }
 
-/* Sets the baselines of a held-out batch: the time a sample of the nearest batch, and the line
- * through the nearest two. */
-static void set_batch_baselines(const struct rest *rest, struct lk_backtest_item *item)
+/* Sets the baselines of a held-out batch, accumulation or cap: the time a sample of the nearest,
+ * and the line through the nearest two; a cap has no line. */
+static void set_value_baselines(const struct rest *rest, struct lk_backtest_item *item)
 {
-    const struct lk_measured *one = nearest_batch(rest, &item->config, NULL);
-    const struct lk_measured *two = one ? nearest_batch(rest, &item->config, one) : NULL;
-    double b = item->config.local_batch, x = one ? (double)one->config.local_batch : NAN;
+    const struct lk_measured *one = nearest(rest, item, NULL);
+    const struct lk_measured *two =
+        one && item->held != LK_HELD_CAP ? nearest(rest, item, one) : NULL;
+    double b = (double)held_of(&item->config, item->held);
+    double x = one ? (double)held_of(&one->config, item->held) : NAN;
 
-    for (int k = 0; k < LK_BASELINE_COUNT; k++)
-        item->baseline_s[k] = NAN;
     if (one)
-        item->baseline_s[LK_BASELINE_PROPORTIONAL] = one->step_s * b / x;
+        item->baseline_s[LK_BASELINE_PROPORTIONAL] =
+            one->step_s * lk_config_samples(&item->config) / lk_config_samples(&one->config);
     if (two)
         item->baseline_s[LK_BASELINE_LINE] =
-            one->step_s + (two->step_s - one->step_s) * (b - x) / (two->config.local_batch - x);
+            one->step_s +
+            (two->step_s - one->step_s) * (b - x) / ((double)held_of(&two->config, item->held) - x);
+}
+
+static void set_baselines(const struct rest *rest, struct lk_backtest_item *item)
+{
+    for (int k = 0; k < LK_BASELINE_COUNT; k++)
+        item->baseline_s[k] = NAN;
+    if (item->held == LK_HELD_SCALE)
+        set_scale_baselines(rest, item);
+    else if (item->held != LK_HELD_SETTING)
+        set_value_baselines(rest, item);
 }
 
 /* ---- Items ---- */
 
+/* Writes a value: "8 GPUs", "local batch 8", "bucket cap 1.00 MiB"; `bare` without its name. */
+static void name_value(const struct lk_config *c, enum lk_held held, bool bare, char *out,
+                       size_t size)
+{
+    static const char *const names[LK_HELD_COUNT] = {[LK_HELD_BATCH] = "local batch ",
+                                                     [LK_HELD_CAP] = "bucket cap ",
+                                                     [LK_HELD_ACCUMULATION] = "accumulation ",
+                                                     [LK_HELD_SETTING] = "bucket cap "};
+    const char *name = bare || !names[held] ? "" : names[held];
+    char text[32];
+
+    if (held == LK_HELD_CAP || held == LK_HELD_SETTING)
+        (void)lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, text, sizeof text);
+    else
+        snprintf(text, sizeof text, "%llu", (unsigned long long)held_of(c, held));
+    snprintf(out, size, "%s%s%s", name, text, held == LK_HELD_SCALE && !bare ? " GPUs" : "");
+}
+
 /* Writes "8 GPUs from 1, 2, 4" or "local batch 8 from 4, 16": each value of the rest once,
- * ascending. */
+ * ascending; of a setting "bucket cap 1.00 MiB with accumulation 4". */
 static void describe(const struct rest *rest, const struct lk_backtest_item *item, char *out,
                      size_t size)
 {
-    size_t at =
-        (size_t)snprintf(out, size, item->is_batch ? "local batch %d" : "%d GPUs",
-                         item->is_batch ? item->config.local_batch : item->config.world_size);
-    int last = 0;
+    const struct lk_config *next;
+    uint64_t last = 0;
+    size_t at;
 
-    while (at < size) {
-        int next = 0;
+    name_value(&item->config, item->held, false, out, size);
+    at = strlen(out);
+    if (item->held == LK_HELD_SETTING) {
+        snprintf(out + at, size - at, " with accumulation %d", item->config.accumulation);
+        return;
+    }
+    for (bool first = true; at < size; first = false) {
+        char text[32];
 
+        next = NULL;
         for (size_t i = 0; i < rest->n; i++) {
             const struct lk_config *c = &rest->v[i].config;
-            int v = item->is_batch ? c->local_batch : c->world_size;
 
-            next = v > last && (!next || v < next) ? v : next;
+            if (held_of(c, item->held) > last && (item->held != LK_HELD_CAP || c->world_size > 1) &&
+                (!next || held_of(c, item->held) < held_of(next, item->held)))
+                next = c;
         }
         if (!next)
             return;
-        at += (size_t)snprintf(out + at, size - at, "%s%d", last ? ", " : " from ", next);
-        last = next;
+        name_value(next, item->held, true, text, sizeof text);
+        at += (size_t)snprintf(out + at, size - at, "%s%s", first ? " from " : ", ", text);
+        last = held_of(next, item->held);
     }
 }
 
@@ -147,26 +223,26 @@ static void set_item(const struct rest *rest, const struct lk_prediction *p,
     item->scale_share = p->scale_share;
     item->law_s = p->law_s;
     describe(rest, item, item->test.what, sizeof item->test.what);
-    (item->is_batch ? set_batch_baselines : set_scale_baselines)(rest, item);
+    set_baselines(rest, item);
 }
 
-/* Holds out the scale of a measured configuration, or its batch, and adds the item. */
+/* Holds this of a measured configuration out, and adds the item. */
 static enum lk_status hold_out(const struct lk_evidence_source *e, const struct lk_measured *m,
-                               bool is_batch, struct lk_backtests *out)
+                               enum lk_held held, struct lk_backtests *out)
 {
     enum lk_status st = LK_OK;
     struct lk_prediction p = {0};
     struct rest rest = {0};
     struct lk_backtest_item item = {
-        .config = m->config, .is_batch = is_batch, .test.measured_s = m->step_s};
+        .config = m->config, .held = held, .test.measured_s = m->step_s};
 
-    st = e->ops->predict_held_out(e->self, &m->config, is_batch, &p);
+    st = e->ops->predict_held_out(e->self, &m->config, held, &p);
     if (st == LK_EEVIDENCE)
         return out->refusal ? LK_OK : lk_strdup(&out->refusal, lk_error_text());
     LK_TRY(st);
     LK_TRY(lk_alloc(&rest.v, e->n_measured, sizeof *rest.v));
     for (size_t i = 0; i < e->n_measured; i++)
-        if (lk_backtest_leaves(&e->measured[i].config, &m->config, is_batch))
+        if (lk_backtest_leaves(&e->measured[i].config, &m->config, held))
             rest.v[rest.n++] = e->measured[i];
     set_item(&rest, &p, &item);
     LK_TRY(lk_array_grow(&out->items, &out->capacity, out->n + 1, sizeof *out->items));
@@ -179,21 +255,90 @@ out:
 
 /* ---- All ---- */
 
-/* Returns the measurement of the next batch above `last` with the fewest GPUs; NULL: none. */
-static const struct lk_measured *next_batch(const struct lk_evidence_source *e, int last)
+/* Returns true if a measurement tells what a held-out kind does: another of the same GPUs and batch
+ * is left, and of the same accumulation or cap, if only the other is held out. */
+static bool tells(const struct lk_evidence_source *e, const struct lk_config *c, enum lk_held held)
+{
+    if (held == LK_HELD_BATCH)
+        return true;
+    if (held == LK_HELD_SETTING)
+        return tells(e, c, LK_HELD_CAP) && tells(e, c, LK_HELD_ACCUMULATION);
+    for (size_t i = 0; i < e->n_measured; i++) {
+        const struct lk_config *of = &e->measured[i].config;
+
+        if (!isnan(e->measured[i].step_s) && of->world_size == c->world_size &&
+            of->local_batch == c->local_batch && lk_backtest_leaves(of, c, held) &&
+            (held == LK_HELD_CAP ? c->world_size > 1 && of->accumulation == c->accumulation
+                                 : of->cap_bytes == c->cap_bytes))
+            return true;
+    }
+    return false;
+}
+
+/* Returns true if a configuration comes before another of the same held-out value: batches on the
+ * fewest GPUs, whose compute they are; caps and accumulations on the most, which communicate. */
+static bool comes_first(const struct lk_config *a, const struct lk_config *b, enum lk_held held)
+{
+    if (a->world_size == b->world_size)
+        return held == LK_HELD_CAP && a->accumulation < b->accumulation;
+    return (a->world_size < b->world_size) == (held == LK_HELD_BATCH);
+}
+
+/* Returns the measurement of the next value above `last` to be held out; NULL: none. */
+static const struct lk_measured *next_value(const struct lk_evidence_source *e, enum lk_held held,
+                                            uint64_t last)
 {
     const struct lk_measured *found = NULL;
 
     for (size_t i = 0; i < e->n_measured; i++) {
         const struct lk_measured *m = &e->measured[i];
+        uint64_t value = held_of(&m->config, held);
 
-        if (m->config.local_batch > last && !isnan(m->step_s) &&
-            (!found || m->config.local_batch < found->config.local_batch ||
-             (m->config.local_batch == found->config.local_batch &&
-              m->config.world_size < found->config.world_size)))
+        if (value > last && !isnan(m->step_s) && tells(e, &m->config, held) &&
+            (!found || value < held_of(&found->config, held) ||
+             (value == held_of(&found->config, held) &&
+              comes_first(&m->config, &found->config, held))))
             found = m;
     }
     return found;
+}
+
+/* Holds out each batch, cap or accumulation. */
+static enum lk_status hold_out_values(const struct lk_evidence_source *e, enum lk_held held,
+                                      size_t most, struct lk_backtests *out)
+{
+    const struct lk_measured *m = NULL;
+
+    for (size_t i = 0; !most || i < most; i++) {
+        m = next_value(e, held, m ? held_of(&m->config, held) : 0);
+        if (!m)
+            break;
+        LK_PASS(hold_out(e, m, held, out));
+    }
+    return LK_OK;
+}
+
+/* Holds out each pair of a cap and an accumulation, on the most GPUs that tell it. */
+static enum lk_status hold_out_settings(const struct lk_evidence_source *e, size_t most,
+                                        struct lk_backtests *out)
+{
+    int gpus = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < e->n_measured; i++)
+        if (e->measured[i].config.world_size > gpus &&
+            tells(e, &e->measured[i].config, LK_HELD_SETTING))
+            gpus = e->measured[i].config.world_size;
+    for (size_t i = 0; i < e->n_measured && (!most || n < most); i++) {
+        const struct lk_measured *m = &e->measured[i];
+
+        if (m->config.world_size == gpus && !isnan(m->step_s) &&
+            tells(e, &m->config, LK_HELD_SETTING)) {
+            LK_PASS(hold_out(e, m, LK_HELD_SETTING, out));
+            n++;
+        }
+    }
+    return LK_OK;
 }
 
 /* Returns true if the k-th of n is one of `most` that are spread evenly; the last is. */
@@ -202,27 +347,46 @@ static bool is_picked(size_t k, size_t n, size_t most)
     return !most || n <= most || k * most / n != (k + 1) * most / n;
 }
 
-enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level, size_t most,
-                               struct lk_backtests *out)
+static enum lk_status hold_out_scales(const struct lk_evidence_source *e, size_t most,
+                                      struct lk_backtests *out)
 {
-    enum lk_status st = LK_OK;
-    const struct lk_measured *m = NULL;
-    struct lk_backtests b = {.level = level};
-
     for (size_t i = 0; i < e->n_measured; i++) {
         lk_progress("measurement", (double)i, (double)e->n_measured);
         if (e->measured[i].config.world_size > 1 && !isnan(e->measured[i].step_s) &&
             is_picked(i, e->n_measured, most))
-            LK_TRY(hold_out(e, &e->measured[i], false, &b));
+            LK_PASS(hold_out(e, &e->measured[i], LK_HELD_SCALE, out));
     }
-    for (size_t i = 0; (m = next_batch(e, m ? m->config.local_batch : -1)) && (!most || i < most);
-         i++)
-        LK_TRY(hold_out(e, m, true, &b));
+    return LK_OK;
+}
+
+static enum lk_status run_kinds(const struct lk_evidence_source *e, double level, size_t most,
+                                bool scales_only, struct lk_backtests *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_backtests b = {.level = level};
+
+    LK_TRY(hold_out_scales(e, most, &b));
+    for (int held = LK_HELD_BATCH; held < LK_HELD_SETTING && !scales_only; held++)
+        LK_TRY(hold_out_values(e, (enum lk_held)held, most, &b));
+    if (!scales_only)
+        LK_TRY(hold_out_settings(e, most, &b));
     *out = b;
     b = (struct lk_backtests){0};
 out:
     lk_backtests_fini(&b);
     return st;
+}
+
+enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level, size_t most,
+                               struct lk_backtests *out)
+{
+    return run_kinds(e, level, most, false, out);
+}
+
+enum lk_status lk_backtest_run_scales(const struct lk_evidence_source *e, double level,
+                                      struct lk_backtests *out)
+{
+    return run_kinds(e, level, 0, true, out);
 }
 
 void lk_backtests_fini(struct lk_backtests *b)
@@ -232,7 +396,7 @@ void lk_backtests_fini(struct lk_backtests *b)
     memset(b, 0, sizeof *b);
 }
 
-/* ---- Error and table ---- */
+/* ---- The scale's error ---- */
 
 /* The share of collectives in the steps of the runs behind the priors. */
 static const double PRIOR_SHARE = 0.5;
@@ -245,7 +409,7 @@ static bool tells_scale(const struct lk_backtest_item *item, double *square)
     double apart = hypot(lk_prior_value(LK_PRIOR_BASE_ERROR), lk_prior_value(LK_PRIOR_RUN_SD));
 
     *square = fmax(0, e * e - apart * apart);
-    return !item->is_batch && item->scale_share > 0 && isfinite(e);
+    return item->held == LK_HELD_SCALE && item->scale_share > 0 && isfinite(e);
 }
 
 /* Add the squares of the errors and shares of all tests of the jump to item i's GPUs, which err
@@ -291,174 +455,4 @@ enum lk_status lk_backtest_add(const struct lk_backtests *b, struct lk_forecast 
     for (size_t i = 0; i < b->n; i++)
         out->backtests[out->n_backtests++] = b->items[i].test;
     return LK_OK;
-}
-
-static double percent(double predicted, double measured)
-{
-    return 100 * (predicted / measured - 1);
-}
-
-/* X(name, heading, dimension, digits, value): an item's row. */
-#define COLUMNS(X)                                                                                 \
-    X("held_out", "held out", LK_DIM_NONE, -1, b->what)                                            \
-    X("nodes", "nodes", LK_DIM_NONE, -1, item->config.nodes)                                       \
-    X("local_batch", "local batch", LK_DIM_NONE, -1,                                               \
-      item->config.local_batch > 0 ? (double)item->config.local_batch : NAN)                       \
-    X("accumulation", "accum.", LK_DIM_NONE, -1, item->config.accumulation)                        \
-    X("measured_s", "measured", LK_DIM_TIME, -1, b->measured_s)                                    \
-    X("predicted_s", "predicted", LK_DIM_TIME, -1, b->predicted_s)                                 \
-    X("lo_s", "from", LK_DIM_TIME, -1, b->lo_s)                                                    \
-    X("hi_s", "to", LK_DIM_TIME, -1, b->hi_s)                                                      \
-    X("error_percent", "error, %", LK_DIM_NONE, 1, percent(b->predicted_s, b->measured_s))         \
-    X("inside", "inside", LK_DIM_NONE, -1,                                                         \
-      b->measured_s >= b->lo_s && b->measured_s <= b->hi_s ? "yes" : "no")                         \
-    X("proportional_percent", "proportional", LK_DIM_NONE, 1, BASELINE_(PROPORTIONAL))             \
-    X("line_percent", "line", LK_DIM_NONE, 1, BASELINE_(LINE))                                     \
-    X("amdahl_percent", "Amdahl", LK_DIM_NONE, 1, BASELINE_(AMDAHL))                               \
-    X("pollux_percent", "Pollux", LK_DIM_NONE, 1, BASELINE_(POLLUX))
-#define BASELINE_(which) percent(item->baseline_s[LK_BASELINE_##which], b->measured_s)
-
-/* The last column is left out where no item knows the law. */
-static const struct lk_column columns[] = {
-    COLUMNS(LK_TABLE_COLUMN){"law_percent", "law alone", LK_DIM_NONE, 1}};
-
-static bool knows_law(const struct lk_backtests *b)
-{
-    for (size_t i = 0; i < b->n; i++)
-        if (b->items[i].law_s > 0)
-            return true;
-    return false;
-}
-
-static enum lk_status add_row(struct lk_table *t, const struct lk_backtest_item *item)
-{
-    enum lk_status st = LK_OK;
-    const struct lk_backtest *b = &item->test;
-
-    LK_TRY(lk_table_row(t));
-    COLUMNS(LK_TABLE_CELL)
-    if (item->law_s > 0)
-        LK_TRY(lk_table_number(t, "law_percent", percent(item->law_s, b->measured_s)));
-out:
-    return st;
-}
-
-enum lk_status lk_backtest_baseline_errors(const struct lk_backtests *b, enum lk_baseline baseline,
-                                           struct lk_score_errors *out)
-{
-    enum lk_status st = LK_OK;
-    double *measured = NULL, *predicted = NULL;
-
-    LK_TRY(lk_alloc(&measured, b->n, sizeof *measured));
-    LK_TRY(lk_alloc(&predicted, b->n, sizeof *predicted));
-    for (size_t i = 0; i < b->n; i++) {
-        measured[i] = b->items[i].test.measured_s;
-        predicted[i] = b->items[i].baseline_s[baseline];
-    }
-    LK_TRY(lk_score_errors_of(measured, predicted, b->n, out));
-out:
-    free(measured);
-    free(predicted);
-    return st;
-}
-
-enum lk_status lk_backtest_score(const struct lk_backtests *b, struct lk_score *out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_scored *v = NULL;
-
-    LK_TRY(lk_alloc(&v, b->n, sizeof *v));
-    for (size_t i = 0; i < b->n; i++) {
-        const struct lk_backtest *test = &b->items[i].test;
-
-        v[i] = (struct lk_scored){test->measured_s, test->predicted_s, test->lo_s, test->hi_s};
-    }
-    LK_TRY(lk_score_of(v, b->n, b->level, out));
-out:
-    free(v);
-    return st;
-}
-
-static enum lk_status add_summary(struct lk_table *t, const struct lk_backtests *b)
-{
-    struct lk_score score;
-
-    LK_PASS(lk_backtest_score(b, &score));
-    LK_PASS(lk_score_note(&score, t));
-    for (int k = 0; k < LK_BASELINE_COUNT; k++) {
-        struct lk_score_errors e;
-
-        LK_PASS(lk_backtest_baseline_errors(b, (enum lk_baseline)k, &e));
-        if (e.n)
-            LK_PASS(lk_table_note(t,
-                                  "%s, error of %zu: mean %.2f %%, median %.2f %%, worst %.2f %%",
-                                  lk_baseline_text((enum lk_baseline)k), e.n, 100 * e.mean,
-                                  100 * e.median, 100 * e.worst));
-    }
-    return lk_table_note(t, "of a local batch: proportional is the time a sample of the nearest "
-                            "batch, line the one through the nearest two");
-}
-
-enum lk_status lk_backtest_table(const struct lk_backtests *b, struct lk_table **out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_table *t = NULL;
-
-    LK_TRY(lk_table_create("Runs that were held out and predicted from the others", columns,
-                           LK_COUNT(columns) - !knows_law(b), &t));
-    for (size_t i = 0; i < b->n; i++)
-        LK_TRY(add_row(t, &b->items[i]));
-    if (b->n)
-        LK_TRY(add_summary(t, b));
-    else
-        LK_TRY(lk_table_note(t, "nothing could be held out: runs at two or more counts of GPUs, or "
-                                "compute at three or more local batches, are needed"));
-    *out = t;
-    t = NULL;
-out:
-    lk_table_destroy(t);
-    return st;
-}
-
-/* ---- Answer ---- */
-
-/* Append the mean error of each baseline that applies: "; baselines: proportional 4.3 %, ...". */
-static enum lk_status append_baselines(const struct lk_backtests *b, char **text)
-{
-    bool any = false;
-
-    for (int k = 0; k < LK_BASELINE_COUNT; k++) {
-        struct lk_score_errors e;
-        char *longer;
-
-        LK_PASS(lk_backtest_baseline_errors(b, (enum lk_baseline)k, &e));
-        if (!e.n)
-            continue;
-        LK_PASS(lk_asprintf(&longer, "%s%s %s %.1f %%", *text, any ? "," : "; simple baselines:",
-                            lk_baseline_name((enum lk_baseline)k), 100 * e.mean));
-        free(*text);
-        *text = longer;
-        any = true;
-    }
-    return LK_OK;
-}
-
-enum lk_status lk_backtest_answer(const struct lk_backtests *b, char **out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_score score;
-    char *text = NULL, *longer;
-
-    LK_TRY(lk_backtest_score(b, &score));
-    LK_TRY(lk_asprintf(&text,
-                       "%zu of %zu held-out runs lie%s inside the %.0f %% interval; mean error "
-                       "%.1f %%, worst %.1f %%",
-                       score.inside, score.n, score.n == 1 && score.inside == 1 ? "s" : "",
-                       100 * b->level, 100 * score.errors.mean, 100 * score.errors.worst));
-    LK_TRY(append_baselines(b, &text));
-    LK_TRY(lk_asprintf(&longer, "%s.", text));
-    *out = longer;
-out:
-    free(text);
-    return st;
 }

@@ -1,6 +1,7 @@
 /*
  * Back-tests predict what was measured from other measurements: each larger scale from the smaller
- * ones, each local batch from the others, by any source of evidence (sim/forecast/evidence.h). The
+ * ones; each local batch, bucket cap and accumulation, and each pair of the last two, from the
+ * others; by any source of evidence (sim/forecast/evidence.h). The
  * source never sees what is held out. The errors test the forecast and say how far to trust it.
  */
 #ifndef LK_SIM_FORECAST_BACKTEST_H
@@ -20,7 +21,7 @@
 struct lk_backtest_item {
     struct lk_backtest test;
     struct lk_config config;
-    bool is_batch;                        /* a local batch was held out, not a scale */
+    enum lk_held held;
     double baseline_s[LK_BASELINE_COUNT]; /* step time of each; NaN: not applicable */
     double scale_share;                   /* as of a prediction (sim/forecast/evidence.h) */
     double law_s;                         /* by the scaling law alone; 0: not known */
@@ -33,15 +34,18 @@ struct lk_backtests {
     char *refusal; /* why the first one that was left out has no prediction; NULL: none was */
 };
 
-/* Return true if a configuration is left when the scale, or the local batch, of `held` is held out:
- * it has fewer GPUs, or another batch. */
-bool lk_backtest_leaves(const struct lk_config *c, const struct lk_config *held, bool is_batch);
+/* Return true if a configuration is left when this of another is held out: it has fewer GPUs,
+ * another batch, another accumulation; another cap, or one rank alone, which reduces nothing. */
+bool lk_backtest_leaves(const struct lk_config *c, const struct lk_config *of, enum lk_held held);
 
 /* Run the back-tests that the source's measured configurations allow: all (most 0), or at most so
- * many scales, spread evenly over the measured ones, and so many batches. One whose remainder has
- * no evidence is left out. */
+ * many scales, spread evenly over the measured ones, and so many of each other kind. One whose
+ * remainder has no evidence is left out. */
 enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level, size_t most,
                                struct lk_backtests *out);
+/* Run those of the scale alone, all of them: what lk_backtest_scale_error needs. */
+enum lk_status lk_backtest_run_scales(const struct lk_evidence_source *e, double level,
+                                      struct lk_backtests *out);
 void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed one */
 
 /*

@@ -80,6 +80,17 @@ struct lk_measured {
     double step_s;
 };
 
+/* What a back-test holds out of what was measured (lk_backtest_leaves in sim/forecast/backtest.h).
+ */
+enum lk_held {
+    LK_HELD_SCALE,        /* this number of GPUs and all larger ones */
+    LK_HELD_BATCH,        /* a local batch */
+    LK_HELD_CAP,          /* a bucket cap, where ranks reduce */
+    LK_HELD_ACCUMULATION, /* an accumulation */
+    LK_HELD_SETTING,      /* a bucket cap with an accumulation, each of which is left with others */
+    LK_HELD_COUNT
+};
+
 /* `self` is the source's own state. Hooks that can refuse return LK_EEVIDENCE, which names what is
  * missing, or LK_EUSAGE. */
 struct lk_evidence_ops {
@@ -91,11 +102,11 @@ struct lk_evidence_ops {
     /* Predicts the step alone: for searches. */
     enum lk_status (*estimate)(void *self, const struct lk_config *c, double *out_step_s);
     /*
-     * Predicts a measured configuration from those that are left when its scale, or its local
-     * batch, is held out (lk_backtest_leaves in sim/forecast/backtest.h). It works before
-     * `prepare`. LK_EEVIDENCE: too little is left. (optional) NULL means no back-tests.
+     * Predicts a measured configuration from those that are left when this of it is held out. It
+     * works before `prepare`. LK_EEVIDENCE: too little is left. (optional) NULL means no
+     * back-tests.
      */
-    enum lk_status (*predict_held_out)(void *self, const struct lk_config *c, bool is_batch,
+    enum lk_status (*predict_held_out)(void *self, const struct lk_config *c, enum lk_held held,
                                        struct lk_prediction *out);
     /* Moves a configuration to the ranks and nodes that its efficiency refers to; world_size 0:
      * none. */

@@ -290,21 +290,21 @@ static enum lk_status view_init(struct lk_job *v, const struct lk_job *j)
     return lk_alloc(&v->runs, j->n_runs, sizeof *v->runs);
 }
 
-/* Keeps the runs that are left, and the compute rows of other batches; where a scale was held out,
- * of batches that a run has that is left, as the other rows came from what was held out. */
-static void keep_rest(struct lk_job *v, const struct model *m, const struct lk_config *held,
-                      bool is_batch)
+/* Keeps the runs that are left, and the compute rows of other batches; where another thing was held
+ * out, of batches that a run has that is left, as the other rows came from what was held out. */
+static void keep_rest(struct lk_job *v, const struct model *m, const struct lk_config *of,
+                      enum lk_held held)
 {
     const struct lk_job *j = m->job;
 
     for (size_t i = 0; i < j->n_runs; i++)
         if (lk_run_counts(m->cluster, j, &j->runs[i]) &&
-            lk_backtest_leaves(&j->runs[i].config, held, is_batch))
+            lk_backtest_leaves(&j->runs[i].config, of, held))
             v->runs[v->n_runs++] = j->runs[i];
     for (size_t i = 0; i < j->n_compute; i++) {
-        bool keep = is_batch && j->compute[i].local_batch != held->local_batch;
+        bool keep = held == LK_HELD_BATCH && j->compute[i].local_batch != of->local_batch;
 
-        for (size_t r = 0; r < v->n_runs && !is_batch; r++)
+        for (size_t r = 0; r < v->n_runs && held != LK_HELD_BATCH; r++)
             keep |= v->runs[r].config.local_batch == j->compute[i].local_batch;
         if (keep)
             v->compute[v->n_compute++] = j->compute[i];
@@ -341,13 +341,17 @@ static enum lk_status list_measured(struct model *m)
 
 static struct lk_evidence_source source_of(struct model *m);
 
-/* Back-tests what was measured, and sets the error of the scale from that. */
+/* Back-tests what was measured, of the rest that is left by a back-test its scales alone, and sets
+ * the error of the scale from that. */
 static enum lk_status learn_scale_error(struct model *m, struct lk_backtests *out)
 {
     struct lk_evidence_source source = source_of(m);
     enum lk_prior prior = lk_prior_of_scale(m->cluster->n_points);
 
-    LK_PASS(lk_backtest_run(&source, m->options.level, 0, out));
+    if (m->estimates_only)
+        LK_PASS(lk_backtest_run_scales(&source, m->options.level, out));
+    else
+        LK_PASS(lk_backtest_run(&source, m->options.level, 0, out));
     m->options.scale_error = lk_backtest_scale_error(out, prior, &m->options.scale_tests);
     return LK_OK;
 }
@@ -372,7 +376,7 @@ out:
     return st;
 }
 
-static enum lk_status predict_held_out(void *self, const struct lk_config *c, bool is_batch,
+static enum lk_status predict_held_out(void *self, const struct lk_config *c, enum lk_held held,
                                        struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
@@ -384,8 +388,8 @@ static enum lk_status predict_held_out(void *self, const struct lk_config *c, bo
     LK_TRY(make_costs(m));
     options = m->options;
     LK_TRY(view_init(&rest, m->job));
-    keep_rest(&rest, m, c, is_batch);
-    if (is_batch ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
+    keep_rest(&rest, m, c, held);
+    if (held == LK_HELD_BATCH ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
         st = lk_fail(LK_EEVIDENCE, "job %s: too little is left without it", m->job->name);
         goto out;
     }

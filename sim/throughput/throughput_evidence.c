@@ -268,8 +268,10 @@ out:
     return st;
 }
 
-/* A scale needs a row of the same batch that is left, a batch rows of two others. */
-static enum lk_status predict_held_out(void *self, const struct lk_config *c, bool is_batch,
+/* A scale needs a row of the same batch that is left, a batch or an accumulation rows of two
+ * others.
+ */
+static enum lk_status predict_held_out(void *self, const struct lk_config *c, enum lk_held held,
                                        struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
@@ -282,11 +284,11 @@ static enum lk_status predict_held_out(void *self, const struct lk_config *c, bo
     for (size_t i = 0; i < e->t->n; i++) {
         const struct lk_config *row = &e->t->points[i].config;
 
-        if (!lk_backtest_leaves(row, c, is_batch))
+        if (!lk_backtest_leaves(row, c, held))
             continue;
         rest[n++] = e->t->points[i];
-        enough |= is_batch ? row->local_batch != rest[0].config.local_batch
-                           : lk_throughput_same_batch(row, c);
+        enough |= held == LK_HELD_SCALE ? lk_throughput_same_batch(row, c)
+                                        : !lk_throughput_same_batch(row, &rest[0].config);
     }
     if (!enough)
         return lk_fail(LK_EEVIDENCE,

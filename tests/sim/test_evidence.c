@@ -73,10 +73,10 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
 }
 
 /* Predicts 10 % too much; has no prediction of 16 GPUs. */
-static enum lk_status predict_held_out(void *self, const struct lk_config *c, bool is_batch,
+static enum lk_status predict_held_out(void *self, const struct lk_config *c, enum lk_held held,
                                        struct lk_prediction *out)
 {
-    (void)is_batch;
+    (void)held;
     if (c->world_size == 16)
         return lk_fail(LK_EEVIDENCE, "nothing is known of 16");
     *out = (struct lk_prediction){.config = *c, .step_s = 1.1 * step_s(self, c)};
@@ -259,6 +259,50 @@ START_TEST(any_source_is_held_out)
 }
 END_TEST
 
+/* A cap, an accumulation and each pair of both are held out where another is left that tells it: on
+ * the most GPUs, of one rank its accumulation alone. What is left is named. */
+START_TEST(settings_are_held_out)
+{
+    static const char *const said[] = {"2 GPUs from 1",
+                                       "bucket cap 1.00 KiB from 2.00 KiB",
+                                       "bucket cap 2.00 KiB from 1.00 KiB",
+                                       "accumulation 1 from 2",
+                                       "accumulation 2 from 1",
+                                       "bucket cap 1.00 KiB with accumulation 1",
+                                       "bucket cap 2.00 KiB with accumulation 1",
+                                       "bucket cap 1.00 KiB with accumulation 2"};
+    struct toy t = {.a_node = 0.5};
+    struct lk_config one = {.world_size = 1, .nodes = 1, .local_batch = 2, .accumulation = 1},
+                     two = {.world_size = 2, .nodes = 2, .local_batch = 2, .accumulation = 1};
+    struct lk_measured rows[] = {
+        {.config = one}, {.config = one}, {.config = two}, {.config = two}, {.config = two}};
+    struct lk_evidence_source e = source(&t);
+    struct lk_backtests b;
+    size_t found = 0;
+
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        rows[i].config.cap_bytes = 1024;
+    rows[3].config.cap_bytes = 2048;
+    rows[1].config.accumulation = rows[4].config.accumulation = 2;
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        rows[i].step_s = step_s(&t, &rows[i].config);
+    e.measured = rows;
+    e.n_measured = LK_COUNT(rows);
+    ck_assert_int_eq(lk_backtest_run(&e, 0.9, 0, &b), LK_OK);
+    for (size_t i = 0; i < b.n; i++)
+        for (size_t k = 0; k < LK_COUNT(said); k++)
+            found += !strcmp(b.items[i].test.what, said[k]);
+    /* The scale thrice, the batch once; of settings only the one whose cap and accumulation are
+     * both left with others. */
+    ck_assert_uint_eq(b.n, 3 + 1 + 2 + 2 + 1);
+    ck_assert_uint_eq(found, b.n - 1);
+    ck_assert_double_eq_tol(b.items[4].baseline_s[LK_BASELINE_PROPORTIONAL], rows[3].step_s, 1e-12);
+    ck_assert_double_eq_tol(b.items[6].baseline_s[LK_BASELINE_PROPORTIONAL], rows[4].step_s / 2,
+                            1e-12);
+    lk_backtests_fini(&b);
+}
+END_TEST
+
 /* Without draws a gain is as uncertain as the less certain of both points; an axis that the source
  * knows nothing of is refused. */
 START_TEST(a_what_if_without_draws)
@@ -299,5 +343,6 @@ SUITE(evidence, c)
     tcase_add_loop_test(c, the_knee_is_where_a_node_adds_half, 0, 2);
     tcase_add_loop_test(c, the_best_is_named_with_its_certainty, 0, 2);
     tcase_add_test(c, any_source_is_held_out);
+    tcase_add_test(c, settings_are_held_out);
     tcase_add_test(c, a_what_if_without_draws);
 }
