@@ -142,7 +142,7 @@ $(BUILD)/tests/%.o: LK_CFLAGS += -I$(BUILD) -DLK_BUILD_DIR='"$(BUILD)"'
 # (tests/rigs/mark_point.c).
 TEST_WRAP := $(foreach f,malloc calloc realloc strdup strndup vasprintf free _mark_point,-Wl,--wrap=$(f))
 
-$(BUILD)/test_lockstep: $(TEST_OBJ) $(BUILD)/libbench.a $(LIBS) $(BUILD)/lockstep $(BUILD)/bench/overhead $(BUILD)/bench/accuracy_scaling $(BUILD)/bench/accuracy_collectives $(BUILD)/probe.mk
+$(BUILD)/test_lockstep: $(TEST_OBJ) $(BUILD)/libbench.a $(LIBS) $(BUILD)/lockstep $(BUILD)/bench/overhead $(BUILD)/bench/accuracy_scaling $(BUILD)/bench/accuracy_collectives $(BUILD)/bench/comm_mpi $(BUILD)/probe.mk
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(TEST_WRAP) -o $@ $(TEST_OBJ) -Wl,--start-group $(BUILD)/libbench.a $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 

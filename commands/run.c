@@ -255,6 +255,10 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
         LK_PASS(run_options_check_fault(o, grid->points[i].config.world_size));
         most = grid->points[i].config.world_size > most ? grid->points[i].config.world_size : most;
     }
+    if (o->comm == RUN_COMM_MPI)
+        return lk_fail(LK_EUSAGE,
+                       "--comm=mpi needs ranks that MPI's launcher started: "
+                       "mpirun -n 2 lockstep run --comm=mpi --out DIR (docs/launchers.md)");
     if (slots && most > slots)
         return lk_fail(LK_EUSAGE, "--hosts has %d slots, too few for %d ranks", slots, most);
     LK_PASS(run_options_check_slow_rank(o, most));

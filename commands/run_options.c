@@ -23,7 +23,10 @@
 static const char *const optimizers[] = {LK_OPTIM_LIST(LK_WORD_NAME) NULL};
 static const char *const ddp_rules[] = {LK_DDP_RULE_LIST(LK_WORD_NAME) NULL};
 static const char *const attentions[] = {LK_ATTENTION_LIST(LK_WORD_NAME) NULL};
-static const char *const algorithms[] = {LK_ALGO_LIST(LK_WORD_NAME) NULL};
+/* Of the all-reduce, those that a communicator of this program has; the others are NCCL's own, and
+ * forecasts'. */
+static const char *const algorithms[] = {
+    [LK_ALGO_AUTO] = "auto", [LK_ALGO_RING] = "ring", [LK_ALGO_TREE] = "tree", NULL};
 static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
 /* Types that a run trains in, the default first. */
 #define TRAINED(X)       X(LK_F32, "float32") X(LK_BF16, "bfloat16")
@@ -165,7 +168,7 @@ void lk_command_backends(FILE *out)
     RUN("deterministic", train.device_config.deterministic, FLAG, .fallback = "no",                \
         .help = "equal runs give equal bits on a GPU: cuDNN's attention in one order (more memory), nothing chosen by time") \
     HEAD("machine", "comm", comm, CHOICE, .choices = run_comms, .fallback = "auto",                \
-         .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere")      \
+         .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere; mpi: under mpirun or srun (docs/launchers.md)")      \
     RUN("nccl-min-ctas", train.comm_config.nccl.min_ctas, INT, .min = 1, .max = 64,                                  \
         .help = "fewest thread blocks of a collective, each on an SM of its own (NCCL's choice)")  \
     RUN("nccl-max-ctas", train.comm_config.nccl.max_ctas, INT, .min = 1, .max = 64,                                  \
@@ -291,8 +294,9 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->comm == RUN_COMM_SELF && (o->ranks > 1 || o->scaling.n),
          "--comm=self is for one rank; --ranks or --scaling asks for more"},
         {o->comm == RUN_COMM_NCCL && !cuda, "--comm=nccl needs --device=cuda"},
-        {o->comm == RUN_COMM_TCP && cuda,
-         "--comm=tcp: it needs buffers in host memory, which --device=cuda has not; it takes nccl"},
+        {(o->comm == RUN_COMM_TCP || o->comm == RUN_COMM_MPI) && cuda,
+         "--comm=tcp and --comm=mpi need buffers in host memory, which --device=cuda has not; it "
+         "takes nccl"},
         {of_nccl && (!cuda || o->comm == RUN_COMM_SELF), "--nccl-... options need --comm=nccl"},
         {of_nccl && o->ranks == 1 && o->comm == RUN_COMM_AUTO,
          "--nccl-... options need --comm=nccl or more ranks"},
@@ -392,6 +396,10 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
     if (o->fuse)
         LK_PASS(lk_fail_context(lk_fuse_parse(o->fuse, &o->train.fuse), "--fuse"));
     LK_PASS(check(o, &defaults));
+    if (o->comm != RUN_COMM_AUTO)
+        LK_PASS(lk_fail_context(
+            lk_comm_check_algo(run_comms[o->comm], LK_ALL_REDUCE, o->train.reducer.algo),
+            "--algorithm"));
     if (job)
         LK_PASS(take_from_job(o));
     return LK_OK;

@@ -10,12 +10,7 @@
 
 _Static_assert(sizeof(void *) >= sizeof(int), "a handle of either kind fits a pointer");
 
-/* Values of mpi.h: MPI_IN_PLACE of Open MPI; MPI_COMM_WORLD and MPI_IN_PLACE of MPICH's ABI. */
-#define OPEN_MPI_IN_PLACE ((const void *)1)
-#define MPICH_COMM_WORLD  ((lk_mpi_handle)0x44000000)
-#define MPICH_IN_PLACE    ((const void *)-1)
-
-enum { PATH_BYTES = 4096, VERSION_BYTES = 8192 /* MPI_MAX_LIBRARY_VERSION_STRING of MPICH's */ };
+enum { PATH_BYTES = 4096 };
 
 /* ---- Functions ---- */
 
@@ -105,7 +100,7 @@ static bool is_mpich(void)
     static const char *const texts[] = {"MPICH", "Intel(R) MPI", "MVAPICH"};
     int (*get)(char *, int *) =
         (int (*)(char *, int *))as_function(symbol_of("PMPI_Get_library_version"));
-    char text[VERSION_BYTES] = "";
+    char text[LK_MPI_VERSION_BYTES] = "";
     int n = 0;
 
     if (!get || is_standard_abi(get) || get(text, &n) != LK_MPI_SUCCESS)
@@ -123,8 +118,8 @@ static void find_library(void)
     if (!world && !is_mpich())
         return;
     mpi.integers = !world;
-    mpi.world = world ? (lk_mpi_handle)world : MPICH_COMM_WORLD;
-    mpi.in_place = world ? OPEN_MPI_IN_PLACE : MPICH_IN_PLACE;
+    mpi.world = world ? (lk_mpi_handle)world : LK_MPICH_COMM_WORLD;
+    mpi.in_place = world ? LK_OPEN_MPI_IN_PLACE : LK_MPICH_IN_PLACE;
     known = true;
     for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
         void *found = symbol_of(functions[i].name);

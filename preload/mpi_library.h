@@ -2,12 +2,10 @@
  * The MPI library of the process, found when the first of its functions is called: this library
  * needs no MPI to be built or loaded.
  *
- * Handles of communicators, types and requests are pointers in Open MPI, and 32-bit integers in
- * MPICH and what descends from it (Intel MPI, MVAPICH, Cray MPICH). In the calling conventions of
- * x86-64 and AArch64 both travel in a full register or in a slot of 8 bytes, so a wrapper that
- * takes lk_mpi_handle and hands it on serves both: the callee reads of it what it needs. The upper
- * half of an integer is undefined, so handles are compared by lk_mpi_key alone. Requests in memory
- * have the size of their kind. Of other libraries calls are handed on and nothing is recorded.
+ * A wrapper that takes lk_mpi_handle and hands it on serves both kinds of MPI (facts/mpi_abi.h).
+ * The upper half of an integer is undefined, so handles are compared by lk_mpi_key alone. Requests
+ * in memory have the size of their kind. Of other libraries calls are handed on and nothing is
+ * recorded.
  *
  * Functions are chained, MPI_Allreduce to the next library's MPI_Allreduce: another profiler that
  * is loaded behind this one still gets its calls. In a library that was loaded with RTLD_LOCAL, as
@@ -16,16 +14,12 @@
 #ifndef LK_PRELOAD_MPI_LIBRARY_H
 #define LK_PRELOAD_MPI_LIBRARY_H
 
+#include "facts/mpi_abi.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef uintptr_t lk_mpi_handle;
 typedef void (*lk_mpi_function)(void);
-
-enum {
-    LK_MPI_SUCCESS = 0,
-    LK_MPI_ERROR = 15 /* an error that is none of the classes: MPICH's MPI_ERR_OTHER */
-};
 
 struct lk_mpi {
     bool integers; /* handles are 32-bit integers */

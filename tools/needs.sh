@@ -29,6 +29,8 @@ debootstrap|bare|needed|command debootstrap|debootstrap|a bare Debian to try the
 torch|bench|needed|python torch|python3-torch|PyTorch DDP to compare with
 openblas|bench|needed|link cblas.h openblas_get_config|libopenblas-dev|the BLAS of both sides
 mpirun|bench|needed|command mpirun|openmpi-bin|Open MPI to compare with
+openmpi|launch|optional|command mpirun.openmpi|openmpi-bin|tests of ranks that Open MPI starts
+mpich|launch|optional|command mpirun.mpich|mpich|tests of ranks that MPICH starts
 mpicc|bench|needed|command mpicc|libopenmpi-dev|Open MPI to compare with
 '
 

@@ -63,6 +63,7 @@ static const struct lk_comm_ops comm_self = {.name = "self",
 static const struct lk_comm_ops *const backends[] = {
     &comm_self,
     &lk_comm_tcp,
+    &lk_comm_mpi,
 #ifdef LK_HAVE_CUDA
     &lk_comm_nccl,
 #endif
@@ -178,6 +179,24 @@ int lk_comm_world_size(const struct lk_comm *c)
 bool lk_comm_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
 {
     return algo == LK_ALGO_AUTO || !c->ops->has || c->ops->has(c, coll, algo);
+}
+
+enum lk_status lk_comm_check_algo(const char *name, enum lk_coll coll, enum lk_algo algo)
+{
+    const struct lk_comm_ops *ops;
+    char has[160];
+    size_t n;
+
+    LK_PASS(find(name, &ops));
+    if (algo == LK_ALGO_AUTO || !ops->has || ops->has(NULL, coll, algo))
+        return LK_OK;
+    n = (size_t)snprintf(has, sizeof has, "%s", lk_algo_name(LK_ALGO_AUTO));
+    for (int a = LK_ALGO_AUTO + 1; a < LK_ALGO_COUNT && n < sizeof has; a++)
+        if (ops->has(NULL, coll, (enum lk_algo)a))
+            n += (size_t)snprintf(has + n, sizeof has - n, ", %s", lk_algo_name((enum lk_algo)a));
+    return lk_fail(LK_EUSAGE, "%s has no %s for %s; it has: %s%s%s", name, lk_algo_name(algo),
+                   lk_coll_name(coll), has, ops->algo_help ? ". " : "",
+                   ops->algo_help ? ops->algo_help : "");
 }
 
 /* Return how many parts of `count` elements the buffer of a collective has. */

@@ -4,6 +4,8 @@
  *   self   one rank: every collective is the identity
  *   tcp    sockets between all ranks, rendezvous by the store; ring and tree, chunked, pipelined.
  *          Buffers in host memory
+ *   mpi    the MPI that started the ranks, Open MPI or MPICH (runtime/comm/comm_mpi.h). Buffers in
+ *          host memory
  *   nccl   NCCL between GPUs, on streams of the device cuda; rendezvous by the store
  *          (runtime/comm/comm_nccl_cuda.h)
  *   fault  wraps another: fails, delays or slows chosen collectives, for tests and known-truth runs
@@ -52,7 +54,7 @@ struct lk_comm_config {
 };
 
 /*
- * Open the backend "self", "tcp" or, in builds with CUDA, "nccl"; wrap it in "fault" when
+ * Open the backend "self", "tcp", "mpi" or, in builds with CUDA, "nccl"; wrap it in "fault" when
  * config->fault is set. Return LK_EUNSUPPORTED when config->device is given and the backend cannot
  * access its memory.
  */
@@ -60,7 +62,7 @@ enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *confi
                             struct lk_comm **out);
 void lk_comm_close(struct lk_comm *c); /* NULL is legal */
 /* X(CONSTANT, name): the backends that users may ask for by name, in every build. */
-#define LK_COMM_LIST(X) X(SELF, "self") X(TCP, "tcp") X(NCCL, "nccl")
+#define LK_COMM_LIST(X) X(SELF, "self") X(TCP, "tcp") X(MPI, "mpi") X(NCCL, "nccl")
 /* Return true if this build has the backend. */
 bool lk_comm_built(const char *name);
 /*
@@ -71,6 +73,9 @@ bool lk_comm_built(const char *name);
 enum lk_status lk_comm_library(const char *name, char *buf, size_t size);
 int lk_comm_rank(const struct lk_comm *c);
 int lk_comm_world_size(const struct lk_comm *c);
+/* Check that a backend of this name has the algorithm for the collective. LK_EUSAGE names those
+ * that it has. */
+enum lk_status lk_comm_check_algo(const char *name, enum lk_coll coll, enum lk_algo algo);
 /* Return true if the communicator implements the collective with this algorithm; AUTO always is. */
 bool lk_comm_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo);
 
@@ -167,7 +172,8 @@ struct lk_comm_ops {
      * later errors and a collective that does not end in time, and makes the device fail. */
     enum lk_status (*enqueue)(struct lk_comm *c, struct lk_stream *s,
                               const struct lk_coll_call *call, uint64_t seq);
-    /* (optional) As lk_comm_has, for algorithms other than AUTO; NULL: all. */
+    /* (optional) As lk_comm_has, for algorithms other than AUTO; NULL: all. c: NULL in a backend
+     * that wraps no other. */
     bool (*has)(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo);
     /* (optional) Hint for messages: how to select an algorithm that the backend does not
      * implement. */
@@ -198,7 +204,7 @@ struct lk_comm { /* first member of a backend's own struct */
     char *failed_text;     /* with this text */
     uint16_t span_names[LK_COLL_MODELLED], hop_names[LK_HOP_VALUES];
 };
-extern const struct lk_comm_ops lk_comm_tcp;
+extern const struct lk_comm_ops lk_comm_tcp, lk_comm_mpi;
 extern const struct lk_comm_ops lk_comm_nccl; /* in builds with CUDA */
 
 /* Open a backend and fill in the struct above: for comm.c and for backends that wrap another. */

@@ -77,12 +77,6 @@ enum lk_status lk_tcp_poll(struct lk_tcp *t, size_t n, struct lk_deadline deadli
  * (which makes a verdict). */
 enum lk_status lk_tcp_wait(struct lk_tcp *t, size_t n);
 
-/*
- * acc[i] += in[i] for n elements; the vectors do not overlap and are aligned to their elements.
- * float16 and bfloat16 are added in float32 and rounded to nearest even; integers wrap.
- */
-void lk_reduce_add(enum lk_dtype t, void *acc, const void *in, size_t n);
-
 /* The steps of a ring collective. */
 struct lk_tcp_parts {
     unsigned char *buf;

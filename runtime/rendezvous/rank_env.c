@@ -89,18 +89,32 @@ static enum lk_status read_torchrun(struct lk_rank_env *e)
     return LK_OK;
 }
 
-static enum lk_status read_open_mpi(struct lk_rank_env *e)
-{
-    const char *job = getenv("PMIX_NAMESPACE");
+/* The variables of a launcher of MPI's. */
+struct mpi_names {
+    const char *rank, *size, *local_rank, *local_size, *job;
+    const char *how; /* to give ranks a variable */
+};
+static const struct mpi_names open_mpi = {
+    "OMPI_COMM_WORLD_RANK",       "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE",       "mpirun -x MASTER_ADDR=HOST"};
+/* MPICH's Hydra, and Intel MPI's; it tells its ranks no job's name. */
+static const struct mpi_names hydra = {"PMI_RANK",        "PMI_SIZE",
+                                       "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+                                       LK_JOB_ENV,        "mpirun -genv MASTER_ADDR HOST"};
 
-    LK_PASS(read_int("OMPI_COMM_WORLD_SIZE", true, 1, INT32_MAX, &e->world_size));
-    LK_PASS(read_int("OMPI_COMM_WORLD_RANK", true, 0, e->world_size - 1, &e->rank));
-    LK_PASS(read_int("OMPI_COMM_WORLD_LOCAL_SIZE", true, 1, e->world_size, &e->local_world_size));
-    LK_PASS(
-        read_int("OMPI_COMM_WORLD_LOCAL_RANK", true, 0, e->local_world_size - 1, &e->local_rank));
+static enum lk_status read_mpi(const struct mpi_names *n, struct lk_rank_env *e)
+{
+    const char *job = getenv(n->job);
+
+    LK_PASS(read_int(n->size, true, 1, INT32_MAX, &e->world_size));
+    LK_PASS(read_int(n->rank, true, 0, e->world_size - 1, &e->rank));
+    LK_PASS(read_int(n->local_size, true, 1, e->world_size, &e->local_world_size));
+    LK_PASS(read_int(n->local_rank, true, 0, e->local_world_size - 1, &e->local_rank));
     if (e->local_world_size < e->world_size && !getenv("MASTER_ADDR"))
-        return lk_fail(LK_EUSAGE, "MASTER_ADDR is not set: with ranks on several hosts, say where "
-                                  "rank 0 is (mpirun -x MASTER_ADDR=HOST)");
+        return lk_fail(LK_EUSAGE,
+                       "MASTER_ADDR is not set: with ranks on several hosts, say where rank 0 is "
+                       "(%s)",
+                       n->how);
     return read_master(e, "127.0.0.1", job ? job : "mpirun");
 }
 
@@ -148,7 +162,9 @@ enum lk_status lk_rank_env_read(struct lk_rank_env *out)
     if (getenv("RANK") || getenv("WORLD_SIZE"))
         st = read_torchrun(&e);
     else if (getenv("OMPI_COMM_WORLD_RANK"))
-        st = read_open_mpi(&e);
+        st = read_mpi(&open_mpi, &e);
+    else if (getenv("PMI_RANK") && getenv("MPI_LOCALRANKID")) /* Slurm's PMI has no second */
+        st = read_mpi(&hydra, &e);
     else if (in_slurm_step())
         st = read_slurm(&e);
     else

@@ -11,9 +11,10 @@
 
 /*
  * This process's rank and world size, from the environment of torchrun or our launcher (RANK, ...),
- * Open MPI (OMPI_COMM_WORLD_*) or a Slurm job step (SLURM_PROCID, ...), in this order.
+ * Open MPI (OMPI_COMM_WORLD_*), MPICH (PMI_RANK, MPI_LOCALRANKID, ...) or a Slurm job step
+ * (SLURM_PROCID, ...), in this order.
  *
- * MASTER_ADDR and MASTER_PORT give the store's address. Defaults: Open MPI on one host uses the
+ * MASTER_ADDR and MASTER_PORT give the store's address. Defaults: MPI on one host uses the
  * loopback interface, Slurm the first node of the step (runtime/rendezvous/slurm.h); ports are
  * derived from the job's name, between 20000 and 29999: where another program has the first, the
  * next is taken. Under torchrun the agent's own store occupies MASTER_PORT

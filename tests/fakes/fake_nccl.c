@@ -6,7 +6,7 @@
 #ifdef LK_NCCL_BUILT
 
 #include "base/clock.h"
-#include "runtime/comm/comm_tcp.h"
+#include "runtime/comm/reduce.h"
 #include "tests/fakes/fake_cuda.h"
 
 #include <fcntl.h>

@@ -3,6 +3,7 @@
 
 #include "facts/span.h"
 #include "runtime/comm/comm_tcp.h"
+#include "runtime/comm/reduce.h"
 #include "tests/rigs/ranks.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"

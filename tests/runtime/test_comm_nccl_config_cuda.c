@@ -74,7 +74,7 @@ START_TEST(devices_and_communicators_that_do_not_fit)
     refuse("nccl", cpu, NULL, "nccl is for the device cuda, not cpu");
     refuse("nccl", NULL, NULL, "nccl is for the device cuda, not none");
     refuse("self", cuda, "slow:latency=1ms", "slow links");
-    refuse("mpi", cuda, NULL, "known: self tcp nccl");
+    refuse("gloo", cuda, NULL, "known: self tcp mpi nccl");
     lk_device_close(cuda);
     lk_device_close(cpu);
     fake_cuda_check_clean();
