@@ -1,10 +1,7 @@
-/*
- * lockstep run --hosts: ranks on other hosts. A script stands in for ssh: it runs the command here,
- * in a shell that has nothing of the launcher's environment, starts elsewhere, and outlives it as a
- * shell on another host would.
- */
+/* lockstep run --hosts: ranks on other hosts, with a script in ssh's place. */
 #include "base/array.h"
 #include "base/file.h"
+#include "tests/rigs/far_ssh.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
@@ -14,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #define MODEL                                                                                      \
     "--model=gpt --layers=1 --heads=2 --channels=16 --context=8 --vocab=32 --samples=4096 -b2 "    \
@@ -22,43 +18,10 @@
 #define SHORT MODEL "--steps=5 --warmup=1 "
 #define LONG  MODEL "--input-delay=20ms --steps=72000 --no-trace "
 
-/* Options come before the host, the value of -o in a word of its own. The host `down` does not
- * answer, `far` has another disk. */
-static const char ssh[] =
-    "#!/bin/sh\n"
-    "echo \"$*\" >> \"$SSH_LOG\"\n"
-    "while :; do case $1 in -T) shift ;; -o) shift 2 ;; *) break ;; esac; done\n"
-    "[ $# = 2 ] || exit 99\n"
-    "cd /\n"
-    "case $1 in\n"
-    "down) echo 'ssh: connect to host down' >&2; exit 255 ;;\n"
-    "far) sed -u 's:^export LOCKSTEP_RUN_DIR=.*:export LOCKSTEP_RUN_DIR=/nowhere:' |\n"
-    "    env -i PATH=\"$PATH\" sh -c \"$2\"; exit ;;\n"
-    "esac\n"
-    "env -i PATH=\"$PATH\" sh -c \"$2\"\n";
-
-static void far_from_home(void *ctx)
-{
-    char *search = NULL, *log = NULL;
-
-    (void)ctx;
-    if (lk_asprintf(&search, "%s:%s", scratch_dir, getenv("PATH")) != LK_OK ||
-        lk_asprintf(&log, "%s/log", scratch_dir) != LK_OK || setenv("PATH", search, 1) ||
-        setenv("SSH_LOG", log, 1) || setenv("MASTER_ADDR", "127.0.0.1", 1) ||
-        setenv("OMP_FORWARDED", "it's", 1))
-        _Exit(125);
-    free(search);
-    free(log);
-}
-
 static void set_up(void)
 {
-    char *path;
-
     scratch_set_up();
-    path = scratch_put("ssh", ssh, strlen(ssh));
-    ck_assert_int_eq(chmod(path, 0700), 0);
-    free(path);
+    far_ssh_put();
 }
 
 static void ends(struct program *p, int code, const char *says)
@@ -78,7 +41,7 @@ START_TEST(ranks_on_hosts)
     struct program p;
     char *log, *trace;
 
-    program_start(&p, scratch_dir, far_from_home, NULL, "run --hosts=a:2,b --out=%s/%s " SHORT,
+    program_start(&p, scratch_dir, far_ssh_set_up, NULL, "run --hosts=a:2,b --out=%s/%s " SHORT,
                   scratch_dir, odd);
     ends(&p, 0, "");
     must(lk_asprintf(&trace, "%s/%s/k3-b2-a1-r0/rank2.trace.json.gz", scratch_dir, odd));
@@ -114,7 +77,7 @@ START_TEST(what_goes_wrong)
 {
     struct program p;
 
-    program_start(&p, scratch_dir, far_from_home, NULL, "%s --out=%s/run", failures[_i].words,
+    program_start(&p, scratch_dir, far_ssh_set_up, NULL, "%s --out=%s/run", failures[_i].words,
                   scratch_dir);
     ends(&p, failures[_i].code, failures[_i].says);
 }
@@ -125,7 +88,7 @@ START_TEST(a_rank_is_killed)
 {
     struct program p;
 
-    program_start(&p, scratch_dir, far_from_home, NULL, "run --hosts=a:2,b --out=%s/run " LONG,
+    program_start(&p, scratch_dir, far_ssh_set_up, NULL, "run --hosts=a:2,b --out=%s/run " LONG,
                   scratch_dir);
     for (int r = 0; r < 3; r++)
         ck_assert_int_ne(program_rank(&p, r), 0);
@@ -142,7 +105,7 @@ START_TEST(no_rank_outlives_the_launcher)
 {
     struct program p;
 
-    program_start(&p, scratch_dir, far_from_home, NULL, "run --hosts=a:2,b --out=%s/run " LONG,
+    program_start(&p, scratch_dir, far_ssh_set_up, NULL, "run --hosts=a:2,b --out=%s/run " LONG,
                   scratch_dir);
     for (int r = 0; r < 3; r++)
         ck_assert_int_ne(program_rank(&p, r), 0);
