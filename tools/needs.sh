@@ -31,6 +31,8 @@ openblas|bench|needed|link cblas.h openblas_get_config|libopenblas-dev|the BLAS 
 mpirun|bench|needed|command mpirun|openmpi-bin|Open MPI to compare with
 openmpi|launch|optional|command mpirun.openmpi|openmpi-bin|tests of ranks that Open MPI starts
 mpich|launch|optional|command mpirun.mpich|mpich|tests of ranks that MPICH starts
+ssh|launch|optional|command ssh|openssh-client|tests of ranks on other hosts
+sshd|launch|optional|command sshd|openssh-server|tests of ranks on other hosts
 slurmctld|launch|optional|command slurmctld|slurmctld|tests of ranks that Slurm starts
 slurmd|launch|optional|command slurmd|slurmd|tests of ranks that Slurm starts
 munged|launch|optional|command munged|munge|tests of ranks that Slurm starts

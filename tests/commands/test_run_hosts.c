@@ -5,6 +5,8 @@
 #include "tests/rigs/must.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
+#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 #include <signal.h>
@@ -118,6 +120,34 @@ START_TEST(no_rank_outlives_the_launcher)
 }
 END_TEST
 
+/* Two hosts of their own networks, with an sshd each: ranks of both meet at the address that the
+ * first takes to the second, and a rank that fails is named with its host. */
+static const struct {
+    const char *options, *says;
+    int code;
+} by_sshd[] = {
+    {"", "", 0},
+    {"--fault=kill:call=12,rank=3", "on host 10.77.0.2", 1},
+};
+
+START_TEST(hosts_with_sshd)
+{
+    char *program = realpath(LK_BUILD_DIR "/lockstep", NULL);
+    struct shell_result r;
+
+    ck_assert_ptr_nonnull(program);
+    r = shell_run("tests/net/ssh %s %s/keys " SHORT "--out=%s/run %s 2>&1", program, scratch_dir,
+                  scratch_dir, by_sshd[_i].options);
+    free(program);
+    if (r.code == 77) {
+        skip("%.*s", (int)strcspn(r.text, "\n"), r.text);
+        return;
+    }
+    ck_assert_msg(r.code == by_sshd[_i].code && strstr(r.text, by_sshd[_i].says), "code %d: %s",
+                  r.code, r.text);
+}
+END_TEST
+
 SUITE(run_hosts, c)
 {
     tcase_add_checked_fixture(c, set_up, scratch_tear_down);
@@ -125,4 +155,5 @@ SUITE(run_hosts, c)
     tcase_add_loop_test(c, what_goes_wrong, 0, (int)LK_COUNT(failures));
     tcase_add_test(c, a_rank_is_killed);
     tcase_add_loop_test(c, no_rank_outlives_the_launcher, 0, (int)LK_COUNT(launchers));
+    tcase_add_loop_test(c, hosts_with_sshd, 0, (int)LK_COUNT(by_sshd));
 }
