@@ -95,20 +95,20 @@ static size_t add_gpus(struct space *s, int slow)
     *s->texts[LK_AXIS_GPUS] = '\0';
     for (int gpus = 1; gpus < per_node; gpus *= 2, n++)
         add_count(s, LK_AXIS_GPUS, gpus);
-    for (int nodes = 1; nodes <= most; nodes += 1 + nodes / slow, n++)
+    for (int nodes = 1; nodes <= most; nodes += nodes > slow ? nodes / slow : 1, n++)
         add_count(s, LK_AXIS_GPUS, (int64_t)nodes * per_node);
     return (size_t)n;
 }
 
 /* Append as many counts of GPUs as the other axes leave room for. */
-static void fill_gpus(struct space *s, const struct axis_lists *others)
+static void fill_gpus(struct space *s, const struct axis_lists *others, bool quick)
 {
     double each = 1;
 
     for (int a = 0; a < LK_AXIS_COUNT; a++)
         if (a != LK_AXIS_GPUS && others->n[a])
             each *= (double)others->n[a];
-    for (int slow = 8; slow >= 1; slow /= 2)
+    for (int slow = quick ? 8 : 1; slow >= 1; slow /= 2)
         if ((double)add_gpus(s, slow) * each <= LK_FORECAST_POINTS_MAX)
             return;
 }
@@ -119,13 +119,15 @@ enum lk_status plan_space_read(const struct lk_evidence_source *e, bool has_glob
     static const struct {
         enum lk_axis axis;
         void (*add)(struct space *s);
-    } rows[] = {{LK_AXIS_LOCAL_BATCH, add_batches},
-                {LK_AXIS_ACCUMULATION, add_accumulations},
-                {LK_AXIS_BUCKET_CAP, add_caps},
-                {LK_AXIS_SHARDING, add_shardings}};
+        bool many; /* for sources alone that are quick */
+    } rows[] = {{LK_AXIS_LOCAL_BATCH, add_batches, false},
+                {LK_AXIS_ACCUMULATION, add_accumulations, false},
+                {LK_AXIS_BUCKET_CAP, add_caps, true},
+                {LK_AXIS_SHARDING, add_shardings, true}};
     enum lk_status st = LK_OK;
     const char *all[LK_AXIS_COUNT], *gpus[LK_AXIS_COUNT] = {NULL};
     struct space *s = NULL;
+    bool quick = e->knows == LK_KNOWS_RANKS; /* beside a table each takes a fit */
 
     LK_TRY(lk_alloc(&s, 1, sizeof *s));
     s->source = e;
@@ -133,7 +135,7 @@ enum lk_status plan_space_read(const struct lk_evidence_source *e, bool has_glob
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         enum lk_axis a = rows[i].axis;
 
-        if (all[a] || lk_axis_needs(a) > e->knows ||
+        if (all[a] || lk_axis_needs(a) > e->knows || (rows[i].many && !quick) ||
             (a == LK_AXIS_ACCUMULATION && has_global_batch))
             continue;
         rows[i].add(s);
@@ -142,7 +144,7 @@ enum lk_status plan_space_read(const struct lk_evidence_source *e, bool has_glob
     LK_TRY(axis_lists_read(all, out));
     if (all[LK_AXIS_GPUS])
         goto out;
-    fill_gpus(s, out);
+    fill_gpus(s, out, quick);
     gpus[LK_AXIS_GPUS] = s->texts[LK_AXIS_GPUS];
     LK_TRY(axis_lists_add(gpus, out));
 out:

@@ -16,8 +16,9 @@
  * Read the lists of the axes, texts NULL where not given. Those that are not: GPUs, a part of a
  * node and whole nodes, up to the cluster's or 128, ever farther apart; the local batches that were
  * measured; 1 to 8 micro-batches, unless a global batch sets them; caps of 1 to 100 MiB; plain DDP
- * and ZeRO-1 to 3. The current value of each is there, too. *out is zero; call axis_lists_fini
- * after a failure, too.
+ * and ZeRO-1 to 3. The current value of each is there, too. Beside a table of throughputs, where
+ * each configuration takes a fit, counts double, and caps and sharding are the current ones. *out
+ * is zero; call axis_lists_fini after a failure, too.
  */
 enum lk_status plan_space_read(const struct lk_evidence_source *e, bool has_global_batch,
                                const char *const texts[LK_AXIS_COUNT], struct axis_lists *out);

@@ -455,7 +455,8 @@ static enum lk_status tell_limit(const struct lk_pipeline *w, const struct lk_go
     if (a->nearest < SIZE_MAX && item_of(w, a->nearest)->config.world_size == most &&
         !(g->budget > 0))
         return lk_forecast_say(
-            w->out, "What binds is the number of GPUs: at most %d were asked for.", most);
+            w->out, "What binds is the number of GPUs: none with more than %d could be forecast.",
+            most);
     return lk_forecast_say(w->out, "What binds is %s itself, and no other limit alone.",
                            g->budget > 0       ? limit_words[LK_GOAL_BUDGET]
                            : g->deadline_s > 0 ? limit_words[LK_GOAL_DEADLINE]
