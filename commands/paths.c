@@ -199,9 +199,11 @@ static const char *const own_files[] = {
     "rank[0-9]*.spans.tmp.[0-9]*",
     "merged.trace.json.gz",
     "*.[0-9]*.et",
+    "step-[0-9]*.safetensors",
     "*.tmp.[0-9]*",
 };
-static const char *const own_folders[] = {"k[0-9]*-b[0-9]*-a[0-9]*-r[0-9]*", "traces"};
+static const char *const own_folders[] = {"k[0-9]*-b[0-9]*-a[0-9]*-r[0-9]*", "traces",
+                                          "checkpoints"};
 /* The names in a folder of traces, which recorders write for us. */
 static const char *const recorded_files[] = {"rank[0-9]*.json", "rank[0-9]*.json.tmp",
                                              ("*" LK_FOREIGN_FILE_SUFFIX)};

@@ -10,6 +10,8 @@
  *     k2-b8-a1-r0/rank0.trace.json.gz ...  2 ranks, local batch 8, accumulation 1, repetition 0
  *     k2-b8-a1-r0/merged.trace.json.gz     all ranks on one clock (--merged-trace)
  *     k2-b8-a1-r0/result.json              losses and step times
+ *     k2-b8-a1-r0-start1/...               the same after ranks failed (--restart)
+ *     checkpoints/step-000000040.safetensors ...  (--checkpoint-every)
  */
 #include "base/array.h"
 #include "base/file.h"
@@ -21,6 +23,7 @@
 #include "commands/common_rows.h"
 #include "commands/output.h"
 #include "commands/paths.h"
+#include "commands/run_checkpoint.h"
 #include "commands/run_grid.h"
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
@@ -30,6 +33,7 @@
 #include "runtime/rendezvous/rank_env.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,8 +46,13 @@
 
 struct launcher {
     const struct run_options *options;
-    struct lk_hosts hosts;  /* empty: this one */
-    char *out;              /* run directory */
+    struct lk_hosts hosts; /* empty: this one */
+    char *out;             /* run directory */
+    char *checkpoints;     /* their folder; NULL: none are written */
+    char *resume;          /* the one to go on from, found here; NULL: none, or as given */
+    uint64_t began_ns;     /* of the start, or the failure before it */
+    bool stopped;          /* a signal ended the run */
+    struct run_starts starts;
     struct lk_run_set runs; /* of the parts that are done, with their traces */
 };
 
@@ -97,6 +106,7 @@ static struct run_options rank_options(const struct run_options *given, const st
     o.ssh = NULL;
     o.out = NULL;
     o.force = false;
+    o.restart = 0;
     return o;
 }
 
@@ -107,24 +117,29 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     struct run_options o = rank_options(l->options, p);
     char mark[FOLDER_MARK_BYTES];
     bool apart = l->hosts.n > 0, marked = false;
-    char *env[] = {NULL, NULL, NULL, NULL};
+    char *env[] = {NULL, NULL, NULL, NULL, NULL};
     char **argv = NULL;
     enum lk_status st = LK_OK;
 
+    o.train.checkpoint.dir = l->checkpoints;
+    if (l->resume)
+        o.train.checkpoint.resume = l->resume;
     LK_TRY(lk_command_argv(o.command, &o,
                            o.command == &lk_command_replay ? o.train.model.job : NULL, &argv));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));
     LK_TRY(lk_strdup(&env[1], progress));
+    LK_TRY(lk_asprintf(&env[2], RUN_BEGAN_ENV "=%" PRIu64, l->began_ns));
     if (apart) {
         LK_TRY(folder_mark(dir, mark));
         marked = true;
-        LK_TRY(lk_asprintf(&env[2], "%s=%s", RUN_MARK_ENV, mark));
+        LK_TRY(lk_asprintf(&env[3], "%s=%s", RUN_MARK_ENV, mark));
     }
     LK_TRY(
         lk_launch(&(struct lk_launch_config){.ranks = p->config.world_size,
                                              .argv = argv,
                                              .env = (const char *const *)env,
                                              .grace_ns = GRACE_NS,
+                                             .stopped = &l->stopped,
                                              .timeout_ns = UINT64_MAX,
                                              .pin = o.pin && o.device != RUN_DEVICE_CUDA,
                                              .hosts = apart ? &l->hosts : NULL,
@@ -173,7 +188,7 @@ static const char *progress_of(const struct run_grid *s, const struct run_part *
                              p->config.local_batch);
 }
 
-static enum lk_status run_one(struct launcher *l, const struct run_grid *s, struct run_part *part)
+static enum lk_status run_start(struct launcher *l, const struct run_grid *s, struct run_part *part)
 {
     char progress[LK_PROGRESS_TEXT];
     enum lk_status st = LK_OK;
@@ -192,6 +207,49 @@ static enum lk_status run_one(struct launcher *l, const struct run_grid *s, stru
 out:
     free(path);
     free(dir);
+    return st;
+}
+
+/* Prepare start number n of a run whose ranks failed: it has a folder of its own, and goes on from
+ * the last whole checkpoint, or as the first start did. */
+static enum lk_status start_again(struct launcher *l, struct run_part *part, const char *name,
+                                  int n)
+{
+    char text[1024], *path = NULL, *dir = NULL;
+
+    snprintf(text, sizeof text, "%s", lk_error_text());
+    LK_PASS(lk_asprintf(&dir, "%s-start%d", name, n));
+    free(part->dir);
+    part->dir = dir;
+    if (l->checkpoints && lk_is_folder(l->checkpoints))
+        LK_PASS(run_checkpoint_newest(l->checkpoints, l->options, &path));
+    if (path) {
+        free(l->resume);
+        l->resume = path;
+    }
+    lk_log(LK_LOG_MAIN, LK_WARN, "%s; start %d of %lld, from %s", text, n,
+           (long long)l->options->restart, l->resume ? l->resume : "the beginning");
+    return LK_OK;
+}
+
+/* Run a part to its end; --restart starts it again. */
+static enum lk_status run_one(struct launcher *l, const struct run_grid *s, struct run_part *part)
+{
+    uint64_t began_ns = l->began_ns = lk_now_ns();
+    enum lk_status st = LK_OK;
+    char *name = NULL;
+
+    LK_TRY(lk_strdup(&name, part->dir));
+    st = run_start(l, s, part);
+    while (st != LK_OK && !l->stopped && l->starts.failures < l->options->restart) {
+        l->began_ns = lk_now_ns();
+        l->starts.failures++;
+        LK_TRY(start_again(l, part, name, l->starts.failures));
+        st = run_start(l, s, part);
+    }
+    l->starts.wall_s += lk_s_from_ns(lk_now_ns() - began_ns);
+out:
+    free(name);
     return st;
 }
 
@@ -306,18 +364,28 @@ static enum lk_status run_launcher(const struct run_options *given, struct lk_pa
         all.ranks = l.hosts.slots;
     LK_TRY(run_grid_plan(o, &grid));
     LK_TRY(check_untraced(o, &grid, l.hosts.slots, &info));
+    LK_TRY(run_checkpoint_check(o, &l.starts.before));
     if (o->out)
         LK_TRY(lk_strdup(&l.out, o->out));
     else
         LK_TRY(default_directory(o->train.model.name, &l.out));
     LK_TRY(make_outputs(o, l.out));
+    if (o->train.checkpoint.every && o->train.checkpoint.dir)
+        LK_TRY(lk_strdup(&l.checkpoints, o->train.checkpoint.dir));
+    else if (o->train.checkpoint.every)
+        LK_TRY(lk_path_join(&l.checkpoints, l.out, "checkpoints"));
     if (o->page.verbose)
         print_configuration(o, &info, grid.n_parts / grid.n_points);
     if (o->train.device_config.share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
     LK_TRY(run_parts(&l, &grid));
     LK_TRY(run_finish(&grid, o, &l.runs, l.out, page));
+    if (l.checkpoints)
+        LK_TRY(run_checkpoint_note(&l.starts, &grid.parts[0].result.course,
+                                   grid.points[0].config.world_size, page));
 out:
+    free(l.resume);
+    free(l.checkpoints);
     lk_run_info_fini(&info);
     run_grid_fini(&grid);
     lk_run_set_fini(&l.runs);
@@ -330,12 +398,18 @@ static enum lk_status start(const struct lk_command *c, const char *job, struct 
                             struct lk_page *page)
 {
     struct lk_rank_env env;
+    char *resume = NULL;
+    enum lk_status st = LK_OK;
 
-    LK_PASS(run_options_complete(c, job, o));
-    LK_PASS(lk_rank_env_read(&env));
+    LK_TRY(run_options_complete(c, job, o));
+    LK_TRY(lk_rank_env_read(&env));
+    LK_TRY(run_checkpoint_resolve(o, &resume));
     if (o->secret_file && !env.present)
-        return lk_fail(LK_EUSAGE, NEEDLESS_SECRET);
-    return env.present ? run_rank(o, &env, page) : run_launcher(o, page);
+        LK_TRY(lk_fail(LK_EUSAGE, NEEDLESS_SECRET));
+    st = env.present ? run_rank(o, &env, page) : run_launcher(o, page);
+out:
+    free(resume);
+    return st;
 }
 
 static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)

@@ -159,7 +159,6 @@ void run_grid_fini(struct run_grid *s)
 
 /* Members of the file. A file that was read has no gpu: this program does not use it. */
 struct result {
-    int64_t warmup_steps;
     struct lk_train_result train; /* without its n */
     size_t n_steps, n_losses;
     const struct gpu_state *gpu;
@@ -187,6 +186,21 @@ static const struct lk_member estimate_rows[] = {
 #undef ROW
 static const struct lk_record estimate_record = {
     .size = sizeof(struct lk_estimate), .rows = estimate_rows, .check = check_estimate};
+
+#define ROW(field, ...) LK_MEMBER(struct lk_train_course, field, #field, __VA_ARGS__)
+static const struct lk_member course_rows[] = {
+    ROW(first_step, INT64, REQUIRED,
+        .help = "of the last start; the ones before are a checkpoint's"),
+    ROW(starts, INT64, REQUIRED, .help = "starts that came to a step and a checkpoint"),
+    ROW(checkpoints, INT64, REQUIRED, .help = "checkpoints"),
+    ROW(trained_s, NUMBER, REQUIRED, .help = "seconds in steps that count"),
+    ROW(stalled_s, NUMBER, REQUIRED, .help = "seconds in which checkpoints stopped training"),
+    ROW(starting_s, NUMBER, REQUIRED, .help = "seconds from a start, or a failure, to a step"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record course_record = {.size = sizeof(struct lk_train_course),
+                                               .rows = course_rows};
 
 static enum lk_status skip_gpu(struct lk_json *obj, void *base, const void *root)
 {
@@ -220,7 +234,7 @@ static enum lk_status check_result(struct lk_json *root, void *base)
 
 #define ROW(field, key, ...) LK_MEMBER(struct result, field, key, __VA_ARGS__)
 static const struct lk_member result_rows[] = {
-    ROW(warmup_steps, "warmup_steps", INT64, REQUIRED, .help = "first steps, left out of figures"),
+    ROW(train.skipped, "warmup_steps", INT64, REQUIRED, .help = "first steps, left out of figures"),
     ROW(train.step_s, "step_s", NUMBERS, NULLABLE, .count = offsetof(struct result, n_steps),
         .help = "seconds of every step, mean over ranks"),
     ROW(train.counted_s, "counted_s", NUMBER, OPTIONAL,
@@ -232,6 +246,8 @@ static const struct lk_member result_rows[] = {
     ROW(train.verify_max_error, "verify_max_error", NUMBER, OPTIONAL,
         .help = "largest relative error of a gradient, with --verify"),
     ROW(train.verify_allowed, "verify_allowed", NUMBER, OPTIONAL, .help = "what was allowed"),
+    ROW(train.course, "course", OBJECT, OPTIONAL, .of = &course_record,
+        .help = "of a run with checkpoints, over all its starts"),
     ROW(gpu, "gpu", OWN, OPTIONAL, .own = &gpu, .help = "clock, power, throttling of rank 0's GPU"),
     LK_MEMBER_END,
 };
@@ -243,9 +259,9 @@ const struct lk_record run_result_record = {.size = sizeof(struct result),
                                             .check = check_result};
 
 enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
-                                int64_t warmup_steps, const struct gpu_state *gpu_state)
+                                const struct gpu_state *gpu_state)
 {
-    const struct result file = {warmup_steps, *r, (size_t)r->n, (size_t)r->n, gpu_state};
+    const struct result file = {*r, (size_t)r->n, (size_t)r->n, gpu_state};
 
     return lk_record_save(&run_result_record, path, &file);
 }
@@ -318,8 +334,7 @@ out:
 /* ---- Summary ---- */
 
 /* Estimate the mean step time of a point over its repetitions, with its interval. */
-static enum lk_status step_time(const struct run_grid *s, size_t point, int64_t warmup,
-                                struct lk_estimate *out)
+static enum lk_status step_time(const struct run_grid *s, size_t point, struct lk_estimate *out)
 {
     struct lk_rng g = lk_rng_init(1, lk_rng_stream("step time", point));
     struct lk_series *series = NULL;
@@ -331,7 +346,7 @@ static enum lk_status step_time(const struct run_grid *s, size_t point, int64_t 
         const struct lk_train_result *r = &s->parts[i].result;
 
         if (s->parts[i].point == point)
-            series[n++] = (struct lk_series){r->step_s + warmup, (size_t)(r->n - warmup)};
+            series[n++] = (struct lk_series){r->step_s + r->skipped, (size_t)(r->n - r->skipped)};
     }
     LK_TRY(lk_stats_repeated_mean(series, n, BLOCK_STEPS, RESAMPLES, LEVEL, &g, out));
 out:
@@ -347,10 +362,11 @@ static double final_loss(const struct run_grid *s, size_t point)
 
     for (size_t i = 0; i < s->n_parts; i++) {
         const struct lk_train_result *r = &s->parts[i].result;
-        size_t tail = (size_t)(r->n + 9) / 10;
+        size_t tail = (size_t)(r->n + 9) / 10, ran = (size_t)(r->n - r->course.first_step);
 
         if (s->parts[i].point != point)
             continue;
+        tail = tail < ran ? tail : ran;
         sum += lk_stats_mean(r->loss + (size_t)r->n - tail, tail);
         n++;
     }
@@ -469,7 +485,7 @@ enum lk_status run_grid_table(const struct run_grid *s, const struct run_options
     LK_TRY(lk_table_create("Measured steps", columns, LK_COUNT(columns), &t));
     LK_TRY(lk_alloc(&steps, s->n_points, sizeof *steps));
     for (size_t i = 0; i < s->n_points; i++)
-        LK_TRY(step_time(s, i, o->train.warmup_steps, &steps[i]));
+        LK_TRY(step_time(s, i, &steps[i]));
     ref = find_reference(s, steps);
     for (size_t i = 0; i < s->n_points; i++)
         LK_TRY(add_row(s, o, i, &steps[i], &ref, t));

@@ -89,7 +89,7 @@ enum lk_status run_finish_single(const struct run_options *o, int ranks,
 
 /* Write result.json. gpu_state is rank 0's; one that was not sampled is left out. */
 enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
-                                int64_t warmup_steps, const struct gpu_state *gpu_state);
+                                const struct gpu_state *gpu_state);
 /* Read it. LK_EIO, LK_EPARSE. *out is written only on success, and freed by lk_train_result_fini.
  */
 enum lk_status run_result_read(const char *path, struct lk_train_result *out);

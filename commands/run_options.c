@@ -212,6 +212,17 @@ void lk_command_backends(FILE *out)
     RUN("export", train.export_path, FILE, .role = LK_ROLE_OUTPUT, .help = "write the weights here at the end")            \
     RUN("import", train.import_path, FILE, .role = LK_ROLE_INPUT, .help = "start from these weights")                     \
     BOTH(LOG_OPTION)                                                                               \
+    RUN("checkpoint-every", train.checkpoint.every, INT, .group = "checkpoints", .min = 0,         \
+        .max = 1e9, .fallback = "0",                                                               \
+        .help = "steps between checkpoints, from which a run goes on (docs/run.md); 0: none")      \
+    RUN("checkpoint-dir", train.checkpoint.dir, FILE,                                              \
+        .help = "folder of the checkpoints (checkpoints in the run directory)")                    \
+    RUN("keep", train.checkpoint.keep, INT, .min = 1, .max = 1e6, .fallback = "2",                 \
+        .help = "checkpoints to keep")                                                             \
+    RUN("resume", train.checkpoint.resume, FILE, .role = LK_ROLE_INPUT,                            \
+        .help = "go on from this checkpoint, or from the newest of this folder")                   \
+    RUN("restart", restart, INT, .min = 0, .max = 1e6, .fallback = "0",                            \
+        .help = "starts after failures of ranks, each from the last checkpoint")                   \
     RUN("verify", train.verify, FLAG, .group = "testing", .fallback = "no",                        \
         .help = "compare every step with one rank in double precision on the global batch")        \
     RUN("verify-steps", train.verify_steps, INT, .min = 0, .max = 1e9, .fallback = "0",                  \
@@ -311,6 +322,16 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {replay && !timed, "--model=replay needs --device=timed"},
         {replay && o->train.verify, "--verify: a replayed job computes nothing to verify"},
         {timed && o->train.verify, "--verify: the timed device computes nothing to verify"},
+        {timed && (o->train.checkpoint.every || o->train.checkpoint.resume),
+         "--checkpoint-every and --resume: the timed device computes no weights"},
+        {o->train.checkpoint.resume && o->train.import_path,
+         "--resume and --import exclude each other: a checkpoint has weights"},
+        {(o->scaling.n || o->local_batches.n || o->repetitions > 1) &&
+             (o->train.checkpoint.every || o->train.checkpoint.resume),
+         "--checkpoint-every and --resume are for a single run"},
+        {!o->train.checkpoint.every &&
+             (o->train.checkpoint.dir || o->train.checkpoint.keep != d->train.checkpoint.keep),
+         "--checkpoint-dir and --keep need --checkpoint-every"},
         {timed && (o->train.export_path || o->train.import_path),
          "--export and --import: the timed device computes no weights"},
         {o->dtype != d->dtype && !cuda, "--dtype=bfloat16 needs --device=cuda"},

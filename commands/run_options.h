@@ -53,6 +53,7 @@ struct run_options {
     bool pin;
     double timeout_s;
     const char *secret_file; /* under another launcher; NULL: none */
+    int64_t restart;         /* starts after failures of ranks, at most */
     /* output */
     const char *out;
     bool force;

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "commands/agree.h"
 #include "commands/command.h"
+#include "commands/run_checkpoint.h"
 #include "commands/run_grid.h"
 #include "commands/run_signals.h"
 #include "commands/share_gpu.h"
@@ -177,7 +178,7 @@ static enum lk_status open_nvtx(struct run_record *r)
  * requested by name, the run goes on without them. */
 static enum lk_status open_gpu_records(struct run_record *r, const struct lk_train_config *c)
 {
-    int64_t n = r->options->gpu_record_steps, end = n ? c->warmup_steps + n : 0;
+    int64_t n = r->options->gpu_record_steps, end = n ? lk_train_skipped(c) + n : 0;
     const struct lk_cupti_config config = {.recorder = r->recorder,
                                            .end_step = end <= UINT32_MAX ? (uint32_t)end : 0};
     const char *tool = getenv(RUN_CUDA_TOOL_ENV);
@@ -325,7 +326,9 @@ struct rank {
     struct lk_store_server *server;
     struct lk_store *store;
     struct run_record record;
-    int64_t n_steps;
+    int64_t n_steps, skipped;     /* of the run, and those that are not in its statistics */
+    struct lk_tensor_text *texts; /* for checkpoints */
+    char *checkpoints;            /* their folder, where no option names it; NULL: one does */
 };
 
 /* Note that a step has ended; the trainer calls it after every step. A trace that cannot grow ends
@@ -335,9 +338,9 @@ static enum lk_status progressed(void *ctx, int64_t step, double loss)
     struct rank *r = ctx;
 
     (void)loss;
-    if (step + 1 == r->options->train.warmup_steps || step + 1 == r->n_steps)
+    if (step + 1 == r->skipped || step + 1 == r->n_steps)
         record_load(&r->record, step);
-    gpu_state_step(&r->record.state, step + 1, r->options->train.warmup_steps, r->n_steps);
+    gpu_state_step(&r->record.state, step + 1, r->skipped, r->n_steps);
     if (r->options->train.device_config.share_gpu)
         share_gpu_deadline(r->options->timeout_s);
     if (r->env->rank == 0)
@@ -345,15 +348,14 @@ static enum lk_status progressed(void *ctx, int64_t step, double loss)
     return lk_span_file_status(r->record.spans);
 }
 
-static enum lk_status write_result(struct rank *r, const struct lk_train_config *c,
-                                   const struct lk_train_result *result)
+static enum lk_status write_result(struct rank *r, const struct lk_train_result *result)
 {
     enum lk_status st = LK_OK;
     char *path = NULL;
 
     LK_TRY(gpu_state_stop(&r->record.state));
     LK_TRY(lk_path_join(&path, r->dir, "result.json"));
-    LK_TRY(run_result_write(path, result, c->warmup_steps, &r->record.state));
+    LK_TRY(run_result_write(path, result, &r->record.state));
 out:
     free(path);
     return st;
@@ -365,6 +367,7 @@ static enum lk_status train(struct rank *r, struct lk_train_config *c)
     enum lk_status st = LK_OK;
 
     r->n_steps = c->steps + c->warmup_steps;
+    r->skipped = lk_train_skipped(c);
     c->progress = progressed;
     c->progress_ctx = r;
     c->recorder = r->record.recorder;
@@ -374,7 +377,7 @@ static enum lk_status train(struct rank *r, struct lk_train_config *c)
     st = lk_train(c, &result);
     lk_progress_end();
     if (r->env->rank == 0 && r->dir && result.n) /* also when the export after it failed */
-        LK_KEEP(write_result(r, c, &result));
+        LK_KEEP(write_result(r, &result));
     LK_TRY(st);
     LK_TRY(record_clocks(&r->record, LK_CLOCK_END));
 out:
@@ -417,8 +420,29 @@ static enum lk_status choose_directory(struct rank *r)
                                   "launcher");
     if (r->options->hosts)
         return lk_fail(LK_EUSAGE, "--hosts starts ranks itself: not under another launcher");
+    if (r->options->restart)
+        return lk_fail(LK_EUSAGE, "--restart: not under another launcher, which starts the ranks");
     r->dir = r->options->out;
     return run_options_check_slow_rank(r->options, r->env->world_size);
+}
+
+/* Complete the configuration of checkpoints: folder, texts, and when this start began. */
+static enum lk_status prepare_checkpoints(struct rank *r, struct lk_train_config *c)
+{
+    struct lk_checkpoint_config *k = &c->checkpoint;
+    const char *began = getenv(RUN_BEGAN_ENV);
+
+    if (!k->every)
+        return LK_OK;
+    if (!k->dir) {
+        LK_PASS(lk_path_join(&r->checkpoints, r->dir, "checkpoints"));
+        k->dir = r->checkpoints;
+    }
+    if (began)
+        k->began_ns = strtoull(began, NULL, 10);
+    LK_PASS(run_checkpoint_texts(r->options, &r->texts, &k->n_texts));
+    k->texts = r->texts;
+    return LK_OK;
 }
 
 /* Prepare to share a GPU, before NCCL is opened and threads are made. */
@@ -437,6 +461,7 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
 {
     struct rank r = {.options = o, .env = env, .page = page};
     const char *mark = getenv(RUN_MARK_ENV);
+    struct lk_train_course before;
     struct lk_train_config c;
     enum lk_status st = LK_OK;
     bool told = false;
@@ -445,6 +470,7 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
     LK_TRY(share(o, env));
     LK_TRY(run_options_train(o, env->rank, env->world_size, env->local_rank, &c));
     LK_TRY(choose_directory(&r));
+    LK_TRY(prepare_checkpoints(&r, &c));
     LK_TRY(
         lk_rank_env_connect(env, o->secret_file, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
     LK_TRY(agree_on_options(o->command, o,
@@ -454,6 +480,8 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
         LK_TRY(folder_see(r.dir, mark, env->rank, "the launcher's"));
     if (!r.ours)
         LK_TRY(agree_on_folder(r.dir, env, r.store));
+    if (!r.ours && env->rank == 0) /* our own launcher has checked it */
+        LK_TRY(run_checkpoint_check(o, &before));
     c.comm_config.store = r.store;
     LK_TRY(run_record_start(&r.record, o, env, r.store, r.dir, &c));
     LK_TRY(train(&r, &c));
@@ -466,6 +494,8 @@ out:
     share_gpu_deadline(0);
     if (st == LK_OK)
         st = convert(&r);
+    free(r.checkpoints);
+    free(r.texts);
     lk_store_close(r.store);
     lk_store_server_stop(r.server, lk_ns_from_s(o->timeout_s));
     return told ? LK_EREPORTED : st;

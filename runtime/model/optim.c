@@ -141,6 +141,23 @@ size_t lk_optim_state_bytes(const struct lk_optim *o)
     return o->state_elems * o->elems * lk_device_wide_bytes(o->device);
 }
 
+size_t lk_optim_planes(const struct lk_optim *o)
+{
+    return o->state_elems;
+}
+
+const char *lk_optim_plane_name(const struct lk_optim *o, size_t plane)
+{
+    if (o->config.kind == LK_OPTIM_SGD)
+        return "momentum";
+    return plane ? "v" : "m";
+}
+
+lk_wide *lk_optim_state(const struct lk_optim *o, size_t plane, size_t param)
+{
+    return state_at(o, plane, o->state_of[param]);
+}
+
 void lk_optim_begin(struct lk_optim *o, const struct lk_param *params,
                     const struct lk_bucket_plan *buckets, double learning_rate, int64_t t)
 {

@@ -52,6 +52,12 @@ enum lk_status lk_optim_update(struct lk_optim *o, struct lk_stream *s, size_t b
 /* Return the bytes of state: 0, 1 (momentum) or 2 (AdamW) wide elements per parameter element. */
 size_t lk_optim_state_bytes(const struct lk_optim *o);
 
+/* The state, for checkpoints: planes 0, 1, ... with a name each ("momentum"; "m" and "v"), and of
+ * a parameter as many elements as it has, in device memory. */
+size_t lk_optim_planes(const struct lk_optim *o);
+const char *lk_optim_plane_name(const struct lk_optim *o, size_t plane);
+lk_wide *lk_optim_state(const struct lk_optim *o, size_t plane, size_t param);
+
 /*
  * Return the learning rate of step 0, 1, ...: the configured rate, times global_batch /
  * reference_batch when a reference batch is set (Goyal et al. 2017, "Accurate, large minibatch

@@ -313,6 +313,8 @@ static void stop_by(struct launcher *l, int sig)
 
     snprintf(text, sizeof text, "the run was stopped by signal %d (%s)", sig, strsignal(sig));
     lk_store_server_fail(l->server, text);
+    if (l->config->stopped)
+        *l->config->stopped = true;
     if (l->stage >= TERMINATED) {
         enter_stage(l, KILLED);
         return;

@@ -34,6 +34,7 @@ struct lk_launch_config {
     /* (optional) Called when all ranks exited 0, for what they left in the store; NULL: nothing. */
     enum lk_status (*collect)(void *ctx, struct lk_store_server *store);
     void *ctx;
+    bool *stopped; /* (optional) set to true when a signal to this process ended the run */
     bool
         pin; /* bind rank r to CPU r of this process's CPU set, if there are enough; not on hosts */
     const struct lk_hosts *hosts; /* (optional) with slots for all ranks; NULL: this one */

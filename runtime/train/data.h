@@ -79,6 +79,8 @@ struct lk_loader_config {
     struct lk_stream *compute;        /* reads the batches; borrowed. NULL if ops use host memory */
     int local_batch, context, depth;
     int accumulation;             /* batches per step, all valid at a time; >= 1 */
+    uint64_t first;               /* batch that comes first; 0: the run's first */
+    uint64_t first_step;          /* step that gets it */
     struct lk_recorder *recorder; /* NULL: none */
     double delay_s; /* a batch takes at least this long to prepare, for known-truth runs */
 };

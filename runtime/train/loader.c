@@ -54,13 +54,19 @@ static size_t slot_bytes(const struct lk_loader *l)
     return 2 * slot_elems(l) * sizeof(int32_t);
 }
 
-/* Read batch n into its slot. */
+/* Return the step that gets batch n. */
+static uint32_t step_of(const struct lk_loader *l, uint64_t n)
+{
+    return (uint32_t)(l->config.first_step + n / (uint64_t)l->config.accumulation);
+}
+
+/* Read batch n, counted from the loader's first, into its slot. */
 static enum lk_status fill(struct lk_loader *l, uint64_t n)
 {
     size_t context = (size_t)l->config.context;
     size_t batch = (size_t)l->config.local_batch;
-    uint64_t epoch = n / l->batches_an_epoch;
-    size_t first = (size_t)(n % l->batches_an_epoch) * batch;
+    uint64_t at = l->config.first + n, epoch = at / l->batches_an_epoch;
+    size_t first = (size_t)(at % l->batches_an_epoch) * batch;
     int32_t *inputs = l->slots[n % l->n_slots].host;
     int32_t *targets = inputs + slot_elems(l);
 
@@ -100,7 +106,7 @@ static enum lk_status send(struct lk_loader *l, uint64_t n)
     const struct lk_span span = {
         .kind = LK_SPAN_INPUT, .name = l->copy_name, .index = (int32_t)(n % a_step)};
 
-    lk_stream_set_step(l->copy, (uint32_t)(n / a_step));
+    lk_stream_set_step(l->copy, step_of(l, n));
     LK_PASS(lk_stream_wait(l->copy, slot->used));
     LK_PASS(lk_stream_span_begin(l->copy, &span, NULL));
     LK_PASS(lk_stream_copy(l->copy, slot->device, slot->host, slot_bytes(l)));
@@ -117,8 +123,8 @@ static enum lk_status prepare(struct lk_loader *l, uint64_t n)
 
     if (l->copy) /* the slot's previous batch must have been copied */
         LK_TRY(lk_event_sync(l->slots[n % l->n_slots].copied, lk_deadline_in(copy_timeout_ns)));
-    span = lk_span_begin(l->track, LK_SPAN_INPUT, l->span_name, (uint32_t)(n / a_step),
-                         (int32_t)(n % a_step));
+    span =
+        lk_span_begin(l->track, LK_SPAN_INPUT, l->span_name, step_of(l, n), (int32_t)(n % a_step));
     st = fill(l, n);
     delay(l, began_ns);
     lk_span_end(l->track, &span);

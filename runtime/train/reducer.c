@@ -288,11 +288,15 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     LK_TRY(lk_alloc(&r->bucket_of, n_params, sizeof *r->bucket_of));
     LK_TRY(lk_alloc(&r->seen, n_params, sizeof *r->seen));
     LK_TRY(lk_alloc(&r->order, n_params, sizeof *r->order));
+    if (config->order)
+        memcpy(r->order, config->order, n_params * sizeof *r->order);
+    r->order_known = config->order != NULL;
     LK_TRY(lk_event_create(r->device, &r->reduced));
     if (config->early)
         LK_TRY(lk_early_create(config->early, config->compute, config->net, n_params,
                                config->plant == LK_PLANT_EARLY_UPDATE, &r->early));
-    r->config.early = NULL; /* copied */
+    r->config.early = NULL; /* copied, as is the order */
+    r->config.order = NULL;
     if (config->find_unused) {
         LK_TRY(lk_event_create(r->device, &r->marked));
         LK_TRY(lk_device_alloc(r->device, n_params * lk_dtype_bytes(LK_I32), &r->used));

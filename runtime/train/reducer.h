@@ -62,6 +62,9 @@ struct lk_reducer_config {
     bool find_unused; /* all-reduce the map of used parameters behind the buckets, an int32 each */
     int noise_every;  /* steps between measurements of the two gradient norms; 0: never */
     enum lk_plant plant;
+    /* (optional) The order of an earlier part of this run (lk_reducer_ready_order), copied: buckets
+     * are rebuilt in it at the first step. Rank 0's counts. */
+    const size_t *order;
     const struct lk_early_config *early; /* runtime/train/early.h, copied; NULL: none are early */
     uint64_t timeout_ns;
 };
@@ -91,7 +94,7 @@ enum lk_status lk_reducer_backward_end(struct lk_reducer *r);
 /* The buckets in force. Valid until the next rebuild. */
 const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r);
 /* Return the order in which gradients became ready in the first synchronised backward (from the
- * rebuild on, rank 0's); NULL before that. Only tests ask. */
+ * rebuild on, rank 0's); NULL before that. */
 const size_t *lk_reducer_ready_order(const struct lk_reducer *r);
 /*
  * Return the squared norms of the last step that measured them, after the streams were

@@ -164,7 +164,8 @@ static bool is_alike(const struct trainer *t, int64_t step, bool verify)
     enum { FIRST_ALIKE = 2 };
     int noise_every = t->config->reducer.noise_every;
 
-    return step >= FIRST_ALIKE && !verify && (noise_every == 0 || step % noise_every != 0);
+    return step - t->course.first_step >= FIRST_ALIKE && !verify &&
+           (noise_every == 0 || step % noise_every != 0);
 }
 
 static double mean_loss(const struct trainer *t)
@@ -254,6 +255,8 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
         LK_PASS(check_step(t, at));
     LK_PASS(lk_trainer_check_loss(t, step));
     LK_PASS(lk_trainer_check_params(t, step + 1));
+    t->course.trained_s += t->step_s[step];
+    LK_PASS(lk_trainer_checkpoint(t, step + 1));
     if (c->progress)
         LK_PASS(c->progress(c->progress_ctx, step, t->loss[step]));
     lk_log(LK_LOG_TRAIN, LK_DEBUG, "step %lld: loss %.6f, %.3f ms", (long long)step, t->loss[step],
@@ -265,11 +268,16 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
  * counted time. */
 static enum lk_status run_steps(struct trainer *t)
 {
-    uint64_t began_ns = 0;
+    int64_t skipped = lk_train_skipped(t->config);
+    uint64_t began_ns = 0, start_ns = t->config->checkpoint.began_ns, now_ns;
 
-    LK_PASS(lk_trainer_check_params(t, 0));
-    for (int64_t step = 0; step < t->n_steps; step++) {
-        if (step == t->config->warmup_steps)
+    LK_PASS(lk_trainer_check_params(t, t->course.first_step));
+    now_ns = lk_now_ns();
+    t->course.starts++;
+    if (start_ns && start_ns < now_ns)
+        t->course.starting_s += lk_s_from_ns(now_ns - start_ns);
+    for (int64_t step = t->course.first_step; step < t->n_steps; step++) {
+        if (step == skipped)
             began_ns = lk_now_ns();
         LK_PASS(run_step(t, step));
     }
@@ -312,7 +320,7 @@ static enum lk_status estimate_noise(struct trainer *t, struct lk_estimate *out)
     enum lk_status st = LK_OK;
 
     lk_noise_init(&noise, small, small * t->ranks);
-    for (int64_t i = c->warmup_steps; i < t->n_steps; i++)
+    for (int64_t i = lk_train_skipped(c); i < t->n_steps; i++)
         if (!isnan(t->local_sq[i]))
             LK_TRY(lk_noise_add(&noise, t->local_sq[i], t->mean_sq[i]));
     *out = lk_noise_estimate(&noise);
@@ -330,6 +338,8 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     out->loss = t->loss;
     out->step_s = t->step_s;
     out->n = t->n_steps;
+    out->skipped = lk_train_skipped(c);
+    out->course = t->course;
     out->counted_s = t->counted_s;
     out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;
     out->verify_allowed = t->verify ? lk_verify_allowed(t->verify) : NAN;
@@ -337,7 +347,7 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     t->step_s = NULL;
     if (c->export_path && t->rank == 0)
         LK_PASS(lk_model_export(t->model, c->export_path));
-    return LK_OK;
+    return t->checkpoints ? lk_checkpoints_wait(t->checkpoints) : LK_OK;
 }
 
 /* Make the device and the other ranks fail, so that nothing waits for a failed rank. */

@@ -6,6 +6,7 @@
 #include "base/stats.h"
 #include "base/status.h"
 #include "facts/span.h"
+#include "facts/tensor_file.h"
 #include "facts/trace.h"
 #include "runtime/comm/comm.h"
 #include "runtime/model/fuse.h"
@@ -30,6 +31,33 @@ enum lk_train_graph {
     LK_GRAPH_AUTO, /* where legal; otherwise, or if a single rank's capture fails, log the reason
                       and go on */
     LK_GRAPH_YES   /* LK_EUNSUPPORTED where it is not legal */
+};
+
+/*
+ * Checkpoints (runtime/train/checkpoint.h), which rank 0 writes on a thread of its own: weights,
+ * optimizer state, the order of buckets and how far the run is. There is no more to keep. Every
+ * random number is a function of the seed, the epoch and the sample, the schedule is one of the
+ * step, every rank has all of the optimizer's state, and no loss is scaled. So a run that
+ * goes on from one gives the same bits as one that was not ended, on as many ranks.
+ */
+struct lk_checkpoint_config {
+    const char *dir;
+    int64_t every; /* steps; the last step is always followed by one. 0: none are written */
+    int keep;
+    const struct lk_tensor_text *texts; /* what else a file says; borrowed */
+    size_t n_texts;
+    const char *resume; /* file to go on from; NULL: none */
+    uint64_t began_ns;  /* lk_now_ns when the start of the run began; 0: unknown */
+};
+
+/* The course of a run over all its starts; what a failure undid is not in it. Seconds of rank 0. */
+struct lk_train_course {
+    int64_t first_step; /* of this start: the ones before are a checkpoint's */
+    int64_t checkpoints;
+    double trained_s;  /* in steps */
+    double stalled_s;  /* between them, for checkpoints */
+    double starting_s; /* from the begin of a start, or a failure, to its first step */
+    int64_t starts;
 };
 
 struct lk_train_config {
@@ -63,7 +91,8 @@ struct lk_train_config {
      * and after the last, too; 0: never. */
     int check_every;
     const char *export_path, *import_path; /* weight files; NULL: none. Rank 0 exports */
-    struct lk_recorder *recorder;          /* NULL: not recorded */
+    struct lk_checkpoint_config checkpoint;
+    struct lk_recorder *recorder; /* NULL: not recorded */
     /* (optional) Called after every step, outside its time. Its error ends the run. */
     enum lk_status (*progress)(void *ctx, int64_t step, double loss);
     void *progress_ctx;
@@ -72,9 +101,12 @@ struct lk_train_config {
 
 /* The result, on every rank. */
 struct lk_train_result {
-    double *loss;   /* mean over ranks and micro-batches, for every step, warm-up included */
-    double *step_s; /* host time of every step, mean over ranks */
-    int64_t n;      /* entries of both */
+    /* For every step, warm-up included; NaN of those before course.first_step. */
+    double *loss;    /* mean over ranks and micro-batches */
+    double *step_s;  /* host time, mean over ranks */
+    int64_t n;       /* entries of both */
+    int64_t skipped; /* as lk_train_skipped */
+    struct lk_train_course course;
     /* Seconds from the end of the warm-up to the end of the last step, on this rank. Includes the
      * time between steps, which step_s leaves out. */
     double counted_s;
@@ -83,6 +115,10 @@ struct lk_train_result {
     double verify_allowed;    /* bound of that gradient */
 };
 void lk_train_result_fini(struct lk_train_result *r);
+
+/* Return the first step that counts in statistics: the ones before warm up, the run or a start that
+ * goes on from a checkpoint, but the last step always counts. */
+int64_t lk_train_skipped(const struct lk_train_config *config);
 
 /* Describe the run, for the header of its trace: tensors, units, batch, limits. The caller adds
  * run_id, nodes and config. Creates the model once, with one sample, and frees it. */

@@ -76,7 +76,8 @@ enum lk_status lk_trainer_check_params(struct trainer *t, int64_t step)
     uint64_t sums[2];
     char what[80];
 
-    if (!t->sum_host || (step % t->config->check_every != 0 && step != t->n_steps))
+    if (!t->sum_host ||
+        (step % t->config->check_every != 0 && step != t->n_steps && step != t->course.first_step))
         return LK_OK;
     LK_PASS(sum_up(t, m->weights, m->weights_bytes, &sums[0]));
     LK_PASS(sum_up(t, m->masters, m->masters_bytes, &sums[1]));

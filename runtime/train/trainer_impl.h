@@ -3,6 +3,7 @@
 #define LK_RUNTIME_TRAINER_IMPL_H
 
 #include "facts/run_facts.h"
+#include "runtime/train/checkpoint.h"
 #include "runtime/train/trainer.h"
 #include "runtime/train/verify.h"
 
@@ -12,6 +13,7 @@
     X(COUNTER_RATE, "learning rate")                                                               \
     X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
     X(COUNTER_MEAN_NORM, "gradient norm")                                                          \
+    X(COUNTER_CHECKPOINT, "checkpoint stall")                                                      \
     X(COUNTER_CLOCK_ERROR, LK_CLOCK_ERROR_COUNTER)
 
 enum counter { COUNTER_LIST(LK_WORD_VALUE) COUNTERS };
@@ -43,7 +45,12 @@ struct trainer {
     /* One entry per step, of this rank; norms are NaN in steps that did not measure them. */
     double *loss, *step_s, *local_sq, *mean_sq;
     double counted_s;
-    uint64_t ended_ns; /* end of the last step */
+    uint64_t ended_ns;                  /* end of the last step */
+    struct lk_checkpoints *checkpoints; /* NULL: this rank writes none */
+    char *staging;                      /* host memory for copies of the state; NULL: not needed */
+    struct lk_tensor_file resumed;      /* empty: the run is new */
+    uint64_t first_batch;               /* of the loader */
+    struct lk_train_course course;
 };
 
 /* Check the configuration, and open the device, the model and everything else that a run needs. On
@@ -65,5 +72,19 @@ enum lk_status lk_trainer_check_open(struct trainer *t);
 enum lk_status lk_trainer_check_params(struct trainer *t, int64_t step);
 /* Fail if the loss of a step is not finite, and say where forward first was not. pre: likewise. */
 enum lk_status lk_trainer_check_loss(struct trainer *t, int64_t step);
+
+/* ---- trainer_checkpoint.c ---- */
+
+/* Read the checkpoint to go on from, if any, and set first step, first batch and course. pre: the
+ * model is described. */
+enum lk_status lk_trainer_resume_read(struct trainer *t);
+/* Return the buckets' order of the checkpoint; NULL: none. */
+const size_t *lk_trainer_resume_order(const struct trainer *t);
+/* Put weights and optimizer state of the checkpoint in place, and open the folder to write to. */
+enum lk_status lk_trainer_resume_weights(struct trainer *t);
+enum lk_status lk_trainer_resume_optim(struct trainer *t);
+enum lk_status lk_trainer_checkpoint_open(struct trainer *t);
+/* Write a checkpoint when it is time. pre: the streams are idle. */
+enum lk_status lk_trainer_checkpoint(struct trainer *t, int64_t steps);
 
 #endif

@@ -52,7 +52,7 @@ static enum lk_status open_model(struct trainer *t, const struct lk_model_config
 {
     struct lk_model_config model = *config;
 
-    model.blank = model.blank || t->config->import_path;
+    model.blank = model.blank || t->config->import_path || t->config->checkpoint.resume;
     LK_PASS(open_streams(t));
     LK_PASS(lk_model_create(t->device, t->compute, &model, &t->model));
     if (*t->model->attention) /* decided now, after the run was described */
@@ -86,6 +86,8 @@ static enum lk_status open_loader(struct trainer *t)
                                   .context = t->model->context,
                                   .depth = c->prefetch,
                                   .accumulation = c->reducer.accumulation,
+                                  .first = t->first_batch,
+                                  .first_step = (uint64_t)t->course.first_step,
                                   .recorder = c->recorder,
                                   .delay_s = c->input_delay_s};
 
@@ -216,6 +218,19 @@ static enum lk_status check(const struct lk_train_config *c)
     return LK_OK;
 }
 
+/* Allocate an entry a step; those of steps before this start are NaN. */
+static enum lk_status make_results(struct trainer *t)
+{
+    double **const columns[] = {&t->loss, &t->step_s, &t->local_sq, &t->mean_sq};
+
+    for (size_t i = 0; i < LK_COUNT(columns); i++) {
+        LK_PASS(lk_alloc(columns[i], (size_t)t->n_steps, sizeof(double)));
+        for (int64_t step = 0; step < t->course.first_step; step++)
+            (*columns[i])[step] = NAN;
+    }
+    return LK_OK;
+}
+
 enum lk_status lk_trainer_open(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
@@ -226,7 +241,9 @@ enum lk_status lk_trainer_open(struct trainer *t)
 
     LK_PASS(check(c));
     mc.max_samples = c->local_batch;
+    LK_PASS(lk_trainer_resume_read(t));
     LK_PASS(open_model(t, &mc));
+    LK_PASS(lk_trainer_resume_weights(t));
     LK_PASS(open_loader(t));
     cc.timeout_ns = c->timeout_ns;
     cc.recorder = c->recorder;
@@ -241,6 +258,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     LK_PASS(choose_early(t));
     early = (struct lk_early_config){t->update, lk_trainer_update_bucket, t};
     rc.early = t->update ? &early : NULL;
+    rc.order = lk_trainer_resume_order(t);
     if (t->model->ops->join)
         LK_PASS(t->model->ops->join(t->model, t->comm, t->net));
     LK_PASS(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
@@ -248,15 +266,14 @@ enum lk_status lk_trainer_open(struct trainer *t)
     if (!t->model->ops->update)
         LK_PASS(
             lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
+    LK_PASS(lk_trainer_resume_optim(t));
     LK_PASS(open_verify(t, &mc));
     LK_PASS(choose_graph(t));
     LK_PASS(lk_trainer_check_open(t));
+    LK_PASS(lk_trainer_checkpoint_open(t));
     LK_PASS(lk_device_alloc_host(
         t->device, (size_t)rc.accumulation * lk_device_wide_bytes(t->device), &t->micro_loss));
-    LK_PASS(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
-    LK_PASS(lk_alloc(&t->step_s, (size_t)t->n_steps, sizeof(double)));
-    LK_PASS(lk_alloc(&t->local_sq, (size_t)t->n_steps, sizeof(double)));
-    return lk_alloc(&t->mean_sq, (size_t)t->n_steps, sizeof(double));
+    return make_results(t);
 }
 
 void lk_trainer_close(struct trainer *t)
@@ -265,6 +282,7 @@ void lk_trainer_close(struct trainer *t)
     lk_stream_destroy(t->update);
     lk_stream_destroy(t->net);
     lk_stream_destroy(t->compute);
+    lk_checkpoints_close(t->checkpoints);
     lk_graph_destroy(t->graph);
     lk_loader_destroy(t->loader);
     lk_verify_destroy(t->verify);
@@ -276,14 +294,25 @@ void lk_trainer_close(struct trainer *t)
     if (t->device) {
         lk_device_free_host(t->device, t->micro_loss);
         lk_device_free_host(t->device, t->sum_host);
+        lk_device_free_host(t->device, t->staging);
         lk_device_free(t->device, t->sum);
     }
     lk_device_close(t->device);
+    lk_tensor_file_fini(&t->resumed);
     free(t->batches);
     free(t->loss);
     free(t->step_s);
     free(t->local_sq);
     free(t->mean_sq);
+}
+
+int64_t lk_train_skipped(const struct lk_train_config *c)
+{
+    const char *resume = c->checkpoint.resume;
+    int64_t first = resume ? lk_checkpoint_steps(resume) : 0, end = c->warmup_steps + c->steps;
+
+    first = first < 0 ? 0 : first;
+    return first + c->warmup_steps < end ? first + c->warmup_steps : end - 1;
 }
 
 /* ---- A model of one sample, opened and closed again ---- */
@@ -360,7 +389,7 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     info->ddp_rule = c->reducer.ddp_rule;
     info->first_bytes = c->reducer.first_bytes;
     info->cap_bytes = c->reducer.cap_bytes;
-    info->warmup_steps = (uint64_t)c->warmup_steps;
+    info->warmup_steps = (uint64_t)lk_train_skipped(c);
     info->steps = (uint64_t)(c->warmup_steps + c->steps);
     info->flops_per_sample = m->flops_per_sample;
     LK_PASS(fill_host(&info->host));
@@ -384,6 +413,7 @@ enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk
     enum lk_status st = LK_OK;
 
     c.import_path = NULL;
+    c.checkpoint.resume = NULL;
     LK_TRY(open_model(&t, &c.model));
     LK_TRY(fill(&t, config, &info));
     *out = info;

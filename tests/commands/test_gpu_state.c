@@ -156,7 +156,7 @@ START_TEST(result_has_it)
     size_t size;
 
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(run_result_write(path, &written, 1, i ? &none : &sampled), LK_OK);
+        ck_assert_int_eq(run_result_write(path, &written, i ? &none : &sampled), LK_OK);
         ck_assert_int_eq(lk_file_read(path, &text, &size), LK_OK);
         ck_assert_int_eq(strstr(text, "\"gpu\"") != NULL, !i);
         for (size_t k = 0; !i && k < LK_COUNT(parts); k++)

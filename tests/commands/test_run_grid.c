@@ -129,6 +129,7 @@ START_TEST(summary)
         double step = s.parts[i].point == 0 ? 0.1 : 0.125;
 
         r->n = 3;
+        r->skipped = 1;
         r->noise.value = NAN;
         r->verify_max_error = r->verify_allowed = NAN;
         ck_assert_int_eq(lk_alloc(&r->step_s, 3, sizeof(double)), LK_OK);

@@ -5,6 +5,7 @@
 #include "facts/forecast.h"
 #include "facts/gradients.h"
 #include "facts/job.h"
+#include "facts/tensor_file.h"
 #include "facts/trace.h"
 #include "profiler/analysis/run_set.h"
 #include "profiler/import/bench_log.h"
@@ -41,6 +42,7 @@ static const struct lk_bench_hints hints = {.coll = NULL};
 static bool timed;
 static struct lk_inspector recorded;
 
+READER(tensors, struct lk_tensor_file, lk_tensor_file_read(path, &x), lk_tensor_file_fini)
 READER(job, struct lk_job, lk_job_read(path, &x), lk_job_fini)
 READER(cluster, struct lk_cluster, lk_cluster_read(path, &x), lk_cluster_fini)
 READER(forecast, struct lk_forecast, lk_forecast_read(path, &x), lk_forecast_fini)
@@ -187,6 +189,21 @@ START_TEST(importers_say_that_there_is_no_memory)
 }
 END_TEST
 
+static void check_tensors(void)
+{
+    const struct lk_tensor_text text = {"step", "40"};
+    const struct lk_tensor_row row = {.name = "wte", .dtype = LK_F32, .elems = 7};
+    char *path = scratch_path(scratch_dir, "step-000000040.safetensors");
+    struct lk_tensor_file f = {0};
+
+    must(lk_tensor_file_lay_out(&f, &text, 1, &row, 1));
+    lk_tensor_file_seal(&f);
+    must(lk_tensor_file_write(&f, path));
+    check(tensors, path);
+    lk_tensor_file_fini(&f);
+    free(path);
+}
+
 /* Files that no corpus has. */
 START_TEST(files_of_our_own)
 {
@@ -215,6 +232,7 @@ START_TEST(files_of_our_own)
     check(trace, paths[0]);
     check(merged, paths[1]);
     check(forecast, paths[2]);
+    check_tensors();
     lk_forecast_fini(&f);
     for (size_t i = 0; i < LK_COUNT(paths); i++)
         free(paths[i]);

@@ -1,0 +1,339 @@
+/*
+ * Checkpoints of a rank's training: what they hold, when they are made, and how a run goes on from
+ * one. A rank copies its state when a step has ended; a thread writes the copy (checkpoint.h).
+ *
+ * The state is a list of parts, each a piece of device memory: groups of one part a parameter. The
+ * first group is the weights, exact; then, where weights are narrower than float, the rounded ones;
+ * then the optimizer's planes.
+ */
+#include "runtime/train/trainer_impl.h"
+
+#include "base/array.h"
+#include "base/log.h"
+#include "base/units.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STAGING_BYTES = 1 << 20, OWN_TEXTS = 12 };
+static const uint64_t copy_timeout_ns = 120 * LK_NS_PER_S;
+
+/* Names of the file's own texts and of the bucket order. */
+#define ORDER   "reducer.order"
+#define FORMAT  "lockstep-checkpoint"
+#define VERSION "1"
+
+/* ---- The parts ---- */
+
+static size_t weight_groups(const struct trainer *t)
+{
+    return t->model->masters ? 2 : 1;
+}
+
+static size_t n_groups(const struct trainer *t)
+{
+    return weight_groups(t) + (t->optim ? lk_optim_planes(t->optim) : 0);
+}
+
+/* Return the memory of a part, and describe it. */
+static void *part_of(const struct trainer *t, size_t group, size_t param, struct lk_tensor_row *row)
+{
+    const struct lk_param *p = &t->model->params[param];
+    enum lk_dtype wide = lk_device_wide_bytes(t->device) == sizeof(double) ? LK_F64 : LK_F32;
+    size_t plane = group - weight_groups(t);
+
+    *row = (struct lk_tensor_row){.dtype = wide, .elems = p->elems};
+    if (group >= weight_groups(t)) {
+        snprintf(row->name, sizeof row->name, "optimizer.%s.%s",
+                 lk_optim_plane_name(t->optim, plane), p->name);
+        return lk_optim_state(t->optim, plane, param);
+    }
+    snprintf(row->name, sizeof row->name, "%s%s", group ? "rounded." : "", p->name);
+    if (group == 0 && p->master)
+        return p->master;
+    row->dtype = lk_device_real_dtype(t->device);
+    return p->data;
+}
+
+/* Copy between device and host memory. pre: the compute stream is idle. */
+static enum lk_status copy(struct trainer *t, void *device, char *host, size_t bytes, bool restore)
+{
+    if (lk_device_uses_host_memory(t->device)) {
+        memcpy(restore ? device : host, restore ? host : device, bytes);
+        return LK_OK;
+    }
+    for (size_t at = 0, n; at < bytes; at += n) {
+        char *there = (char *)device + at;
+
+        n = bytes - at < STAGING_BYTES ? bytes - at : STAGING_BYTES;
+        if (restore)
+            memcpy(t->staging, host + at, n);
+        LK_PASS(lk_stream_copy(t->compute, restore ? there : t->staging,
+                               restore ? t->staging : there, n));
+        LK_PASS(lk_stream_sync(t->compute, lk_deadline_in(copy_timeout_ns)));
+        if (!restore)
+            memcpy(host + at, t->staging, n);
+    }
+    return LK_OK;
+}
+
+static enum lk_status make_staging(struct trainer *t)
+{
+    void *staging = NULL;
+
+    if (t->staging || lk_device_uses_host_memory(t->device))
+        return LK_OK;
+    LK_PASS(lk_device_alloc_host(t->device, STAGING_BYTES, &staging));
+    t->staging = staging;
+    return LK_OK;
+}
+
+/* ---- Going on ---- */
+
+static enum lk_status number(const struct trainer *t, const char *key, double *out)
+{
+    const char *text = lk_tensor_file_text(&t->resumed, key);
+    char *end = NULL;
+    double value = text ? strtod(text, &end) : NAN;
+
+    if (!text || end == text || *end || !(value >= 0) || value > (double)INT64_MAX / 2)
+        return lk_fail(LK_EPARSE, "%s: '%s' is %s", t->config->checkpoint.resume, key,
+                       text ? text : "missing");
+    *out = value;
+    return LK_OK;
+}
+
+/* Find the batch to go on with: the next one, or, where other ranks or batches share the samples,
+ * the first that has no sample of an earlier step. */
+static enum lk_status find_batch(struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+    double batches, ranks, local_batch;
+    double now = (double)t->ranks * c->local_batch;
+
+    LK_PASS(number(t, "batches", &batches));
+    LK_PASS(number(t, "ranks", &ranks));
+    LK_PASS(number(t, "local_batch", &local_batch));
+    t->first_batch = (uint64_t)batches;
+    if ((int)ranks == t->ranks && (int)local_batch == c->local_batch)
+        return LK_OK;
+    if (c->verify)
+        return lk_fail(LK_EUSAGE, "--verify: not with a checkpoint of other ranks or batches");
+    t->first_batch = (uint64_t)ceil(batches * ranks * local_batch / now);
+    if (t->rank == 0)
+        lk_log(LK_LOG_TRAIN, LK_WARN,
+               "%s is of %.0f ranks with local batch %.0f, this run of %d with %d: it goes on with "
+               "the samples behind those, but not bit for bit",
+               c->checkpoint.resume, ranks, local_batch, t->ranks, c->local_batch);
+    return LK_OK;
+}
+
+enum lk_status lk_trainer_resume_read(struct trainer *t)
+{
+    const struct lk_checkpoint_config *c = &t->config->checkpoint;
+    struct lk_train_course *course = &t->course;
+    const char *format, *version;
+    double steps, count, starts;
+
+    if (!c->resume)
+        return LK_OK;
+    LK_PASS(lk_checkpoint_read(c->resume, &t->resumed));
+    format = lk_tensor_file_text(&t->resumed, "format");
+    version = lk_tensor_file_text(&t->resumed, "format_version");
+    if (!format || strcmp(format, FORMAT) != 0 || !version || strcmp(version, VERSION) != 0)
+        return lk_fail(LK_EPARSE, "%s: is no " FORMAT " of version " VERSION, c->resume);
+    LK_PASS(number(t, "step", &steps));
+    LK_PASS(number(t, "checkpoints", &count));
+    LK_PASS(number(t, "starts", &starts));
+    LK_PASS(number(t, "trained_s", &course->trained_s));
+    LK_PASS(number(t, "stalled_s", &course->stalled_s));
+    LK_PASS(number(t, "starting_s", &course->starting_s));
+    course->first_step = (int64_t)steps;
+    course->checkpoints = (int64_t)count;
+    course->starts = (int64_t)starts;
+    if (course->first_step >= t->n_steps)
+        return lk_fail(LK_EUSAGE, "%s: is of %lld steps, and the run has %lld: none is left",
+                       c->resume, (long long)course->first_step, (long long)t->n_steps);
+    return find_batch(t);
+}
+
+const size_t *lk_trainer_resume_order(const struct trainer *t)
+{
+    const struct lk_tensor_row *row = lk_tensor_file_row(&t->resumed, ORDER);
+
+    _Static_assert(sizeof(size_t) == sizeof(int64_t), "an order is kept as int64");
+    /* The row is the first: its data are aligned. */
+    return row ? row->data : NULL;
+}
+
+static enum lk_status check_order(const struct trainer *t)
+{
+    const struct lk_tensor_row *row = lk_tensor_file_row(&t->resumed, ORDER);
+    size_t n = t->model->n_params;
+    const size_t *order = row ? row->data : NULL;
+    bool *seen = NULL;
+    bool good = row && row == t->resumed.rows && row->dtype == LK_I64 && row->elems == n;
+
+    LK_PASS(lk_alloc(&seen, n, sizeof *seen));
+    for (size_t i = 0; good && i < n; i++) {
+        good = order[i] < n && !seen[order[i]];
+        if (good)
+            seen[order[i]] = true;
+    }
+    free(seen);
+    return good ? LK_OK
+                : lk_fail(LK_EPARSE, "%s: '" ORDER "' is no order of the model's %zu parameters",
+                          t->config->checkpoint.resume, n);
+}
+
+/* Put the parts of some groups in place. */
+static enum lk_status restore(struct trainer *t, size_t from, size_t to)
+{
+    const char *path = t->config->checkpoint.resume;
+
+    LK_PASS(make_staging(t));
+    for (size_t i = from * t->model->n_params; i < to * t->model->n_params; i++) {
+        struct lk_tensor_row want;
+        void *device = part_of(t, i / t->model->n_params, i % t->model->n_params, &want);
+        const struct lk_tensor_row *row = lk_tensor_file_row(&t->resumed, want.name);
+
+        if (!row)
+            return lk_fail(LK_EPARSE, "%s: has no '%s': it is of another model or optimizer", path,
+                           want.name);
+        if (row->dtype != want.dtype || row->elems != want.elems)
+            return lk_fail(LK_EPARSE,
+                           "%s: '%s' has %zu elements of %s where this run has %zu of %s", path,
+                           want.name, row->elems, lk_dtype_name(row->dtype), want.elems,
+                           lk_dtype_name(want.dtype));
+        LK_PASS(copy(t, device, row->data, row->elems * lk_dtype_bytes(row->dtype), true));
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_trainer_resume_weights(struct trainer *t)
+{
+    if (!t->config->checkpoint.resume)
+        return LK_OK;
+    LK_PASS(check_order(t));
+    return restore(t, 0, weight_groups(t));
+}
+
+enum lk_status lk_trainer_resume_optim(struct trainer *t)
+{
+    const char *path = t->config->checkpoint.resume;
+
+    if (!path)
+        return LK_OK;
+    LK_PASS(restore(t, weight_groups(t), n_groups(t)));
+    if (t->resumed.n_rows != n_groups(t) * t->model->n_params + 1)
+        return lk_fail(LK_EPARSE,
+                       "%s: has %zu tensors where this run has %zu: it is of another "
+                       "model or optimizer",
+                       path, t->resumed.n_rows, n_groups(t) * t->model->n_params + 1);
+    lk_tensor_file_fini(&t->resumed);
+    if (t->rank == 0)
+        lk_log(LK_LOG_TRAIN, LK_INFO, "the run goes on from %s at step %lld", path,
+               (long long)t->course.first_step);
+    return LK_OK;
+}
+
+/* ---- Writing ---- */
+
+enum lk_status lk_trainer_checkpoint_open(struct trainer *t)
+{
+    const struct lk_checkpoint_config *c = &t->config->checkpoint;
+
+    if (!c->every || t->rank != 0)
+        return LK_OK;
+    LK_PASS(make_staging(t));
+    return lk_checkpoints_open(c->dir, c->keep, &t->checkpoints);
+}
+
+static void add_text(struct lk_tensor_text *texts, size_t *n, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+static void add_text(struct lk_tensor_text *texts, size_t *n, const char *key, const char *fmt, ...)
+{
+    va_list ap;
+
+    snprintf(texts[*n].key, sizeof texts->key, "%s", key);
+    va_start(ap, fmt);
+    vsnprintf(texts[*n].value, sizeof texts->value, fmt, ap);
+    va_end(ap);
+    ++*n;
+}
+
+static size_t fill_texts(const struct trainer *t, int64_t steps, struct lk_tensor_text *texts)
+{
+    const struct lk_train_config *c = t->config;
+    const struct lk_train_course *course = &t->course;
+    uint64_t batches =
+        t->first_batch + (uint64_t)(steps - course->first_step) * (uint64_t)c->reducer.accumulation;
+    size_t n = 0;
+
+    add_text(texts, &n, "format", FORMAT);
+    add_text(texts, &n, "format_version", VERSION);
+    add_text(texts, &n, "step", "%" PRId64, steps);
+    add_text(texts, &n, "batches", "%" PRIu64, batches);
+    add_text(texts, &n, "ranks", "%d", t->ranks);
+    add_text(texts, &n, "local_batch", "%d", c->local_batch);
+    add_text(texts, &n, "checkpoints", "%" PRId64, course->checkpoints);
+    add_text(texts, &n, "starts", "%" PRId64, course->starts);
+    add_text(texts, &n, "trained_s", "%.9g", course->trained_s);
+    add_text(texts, &n, "stalled_s", "%.9g", course->stalled_s);
+    add_text(texts, &n, "starting_s", "%.9g", course->starting_s);
+    memcpy(texts + n, c->checkpoint.texts, c->checkpoint.n_texts * sizeof *texts);
+    return n + c->checkpoint.n_texts;
+}
+
+/* Lay the file out and copy the state into it. */
+static enum lk_status fill(struct trainer *t, int64_t steps, struct lk_tensor_file *file)
+{
+    size_t n = t->model->n_params, n_parts = n_groups(t) * n, n_texts;
+    const size_t *order = lk_reducer_ready_order(t->reducer);
+    struct lk_tensor_text *texts = NULL;
+    struct lk_tensor_row *rows = NULL;
+    enum lk_status st = LK_OK;
+
+    if (!order)
+        LK_TRY(lk_fail(LK_EINTERNAL, "no order of gradients after %" PRId64 " steps", steps));
+    LK_TRY(lk_alloc(&texts, OWN_TEXTS + t->config->checkpoint.n_texts, sizeof *texts));
+    LK_TRY(lk_alloc(&rows, n_parts + 1, sizeof *rows));
+    n_texts = fill_texts(t, steps, texts);
+    rows[0] = (struct lk_tensor_row){.name = ORDER, .dtype = LK_I64, .elems = n};
+    for (size_t i = 0; i < n_parts; i++)
+        (void)part_of(t, i / n, i % n, &rows[i + 1]);
+    LK_TRY(lk_tensor_file_lay_out(file, texts, n_texts, rows, n_parts + 1));
+    memcpy(file->rows[0].data, order, n * sizeof *order);
+    for (size_t i = 0; i < n_parts; i++) {
+        const struct lk_tensor_row *row = &file->rows[i + 1];
+        struct lk_tensor_row same;
+
+        LK_TRY(copy(t, part_of(t, i / n, i % n, &same), row->data,
+                    row->elems * lk_dtype_bytes(row->dtype), false));
+    }
+out:
+    free(rows);
+    free(texts);
+    return st;
+}
+
+enum lk_status lk_trainer_checkpoint(struct trainer *t, int64_t steps)
+{
+    int64_t every = t->config->checkpoint.every;
+    uint64_t began_ns = lk_now_ns();
+    double stall_s;
+
+    if (!t->checkpoints || (steps % every != 0 && steps != t->n_steps))
+        return LK_OK;
+    t->course.checkpoints++;
+    LK_PASS(fill(t, steps, lk_checkpoints_take(t->checkpoints)));
+    lk_checkpoints_put(t->checkpoints, steps);
+    stall_s = lk_s_from_ns(lk_now_ns() - began_ns);
+    t->course.stalled_s += stall_s;
+    lk_span_counter(t->host, t->counters[COUNTER_CHECKPOINT], (uint32_t)(steps - 1), stall_s);
+    return LK_OK;
+}
