@@ -14,14 +14,14 @@ static const struct {
     int number;
     const char *text;
 } signals[] = {
-    {SIGTERM, "the rank was ended by signal 15 (Terminated)"},
+    {SIGTERM,
+     "the rank was ended by signal 15 (Terminated), which it also gets when its launcher dies"},
     {SIGINT, "the rank was ended by signal 2 (Interrupt)"},
     {SIGHUP, "the rank was ended by signal 1 (Hangup)"},
 };
 
-/* A signal handler has no context pointer: these two are its context. */
-static struct lk_span_file *_Atomic taken; /* NULL: none */
-static pid_t parent;
+/* A signal handler has no context pointer: this is its context. NULL: none. */
+static struct lk_span_file *_Atomic taken;
 
 static void end_process(int number)
 {
@@ -32,8 +32,6 @@ static void end_process(int number)
     for (size_t i = 0; i < LK_COUNT(signals); i++)
         if (signals[i].number == number)
             text = signals[i].text;
-    if (getppid() != parent)
-        text = "the rank ended because its launcher had died";
     if (f)
         lk_span_file_abandon(f, text);
     (void)raise(number); /* the action is the default again: the process ends on return */
@@ -44,7 +42,6 @@ enum lk_status run_signals_take(struct lk_span_file *f)
     const struct sigaction action = {.sa_handler = end_process, .sa_flags = (int)SA_RESETHAND};
     struct sigaction before;
 
-    parent = getppid();
     atomic_store(&taken, f);
     for (size_t i = 0; i < LK_COUNT(signals); i++)
         if (sigaction(signals[i].number, &action, &before) ||

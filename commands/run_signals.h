@@ -7,7 +7,7 @@
 
 /*
  * From now on SIGTERM, SIGINT and SIGHUP, except those that are ignored, first write into the span
- * file which of them came, or that the launcher has died, and cut it. The process then ends by the
+ * file which of them came, and cut it. The process then ends by the
  * signal, within RUN_SIGNALS_GRACE_S seconds. A second signal ends it at once. Main thread.
  */
 enum lk_status run_signals_take(struct lk_span_file *f);

@@ -224,7 +224,7 @@ static uint64_t folder_bytes(const char *path)
 static const struct {
     bool launcher, ranks;
     const char *failure; /* NULL: none */
-} kills[] = {{true, false, "its launcher had died"}, {true, true, NULL}};
+} kills[] = {{true, false, "when its launcher dies"}, {true, true, NULL}};
 
 /* The span files stay, about as long as what was recorded of a long run, until a command reads the
  * run. */
