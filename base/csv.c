@@ -494,7 +494,7 @@ enum lk_status lk_csv_text(const struct lk_csv *t, size_t row, size_t col, const
 
     if (!*text)
         return lk_csv_error(t, row, col, "nothing there");
-    *out = text;
+    *out = *text == '\'' && lk_csv_is_formula(text + 1) ? text + 1 : text;
     return LK_OK;
 }
 

@@ -91,4 +91,16 @@ enum lk_status lk_csv_quantity(const struct lk_csv *t, size_t row, size_t col,
 enum lk_status lk_csv_error_(const struct lk_csv *t, size_t row, size_t col, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* ---- Writing ---- */
+
+struct lk_writer;
+/*
+ * Write a text as a field: in quotes where it has a comma, a quote or a line's end, which becomes a
+ * blank, so that a line is a row. A text that a spreadsheet would take for a formula (=cmd, +1, -1,
+ * @sum) gets an apostrophe before it, which lk_csv_text takes off again.
+ */
+enum lk_status lk_csv_put(struct lk_writer *w, const char *text);
+/* Return true for a text that a spreadsheet would take for a formula; numbers are none. */
+bool lk_csv_is_formula(const char *text);
+
 #endif

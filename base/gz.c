@@ -1,6 +1,7 @@
 #include "base/gz.h"
 
 #include "base/file.h"
+#include "base/unpack.h"
 
 #include <errno.h>
 #include <string.h>
@@ -29,4 +30,9 @@ const char *lk_gz_damage(gzFile gz)
     return code == Z_ERRNO       ? strerror(errno)
            : code == Z_BUF_ERROR ? "the gzip data end too early"
                                  : "damaged gzip data";
+}
+
+enum lk_status lk_gz_check(gzFile gz, const char *path)
+{
+    return lk_unpack_check(path, gzoffset(gz), gztell(gz));
 }

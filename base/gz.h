@@ -13,4 +13,8 @@ enum lk_status lk_gz_open(const char *path, gzFile *out);
  * an end that comes too early, which gzread does not tell; NULL: nothing. */
 const char *lk_gz_damage(gzFile gz);
 
+/* Fail as lk_unpack_check does. Ask after each piece, of 64 KiB or more: it is a system call.
+ */
+enum lk_status lk_gz_check(gzFile gz, const char *path);
+
 #endif

@@ -13,6 +13,9 @@ static int read_file(struct lk_scan *s, unsigned char *to, size_t size)
         s->status = lk_fail(LK_EIO, "%s: cannot read: %s", s->path, gzerror(s->file, &code));
         return -1;
     }
+    s->status = lk_gz_check(s->file, s->path);
+    if (s->status != LK_OK)
+        return -1;
     lk_progress(NULL, (double)gzoffset(s->file), (double)s->file_bytes);
     return n;
 }

@@ -10,9 +10,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* Append a formatted line; control characters in it, e.g. of a job's name, become '?'. */
+/* As lk_printable, and replace line feeds and tabs by blanks: a name that has one adds no line to
+ * an answer, and no row to a table. Return text. */
+char *lk_one_line(char *text);
+
+/* Append a formatted line; control characters in it, e.g. of a job's name, become '?', line feeds
+ * blanks. */
 enum lk_status lk_lines_add(char ***lines, size_t *n, size_t *capacity, const char *fmt,
                             va_list args) __attribute__((format(printf, 4, 0)));
+
+/* Begin a text with a capital letter, as a sentence does, unless its first word is a file's name:
+ * one with a dot, a slash or a low line in it. Return text. */
+char *lk_lines_capital(char *text);
 
 /* Define a function (printf style) that appends to the list `member` of a struct, whose length is
  * n_member and whose capacity member_capacity. */

@@ -17,7 +17,7 @@ enum lk_status lk_table_create(const char *title, const struct lk_column *column
 
     LK_TRY(lk_alloc(&t, 1, sizeof *t));
     LK_TRY(lk_strdup(&t->title, title));
-    lk_printable(t->title);
+    lk_one_line(t->title);
     LK_TRY(lk_alloc(&t->columns, n_columns, sizeof *t->columns));
     LK_TRY(lk_alloc(&t->column_texts, 2 * n_columns, sizeof *t->column_texts));
     t->n_columns = n_columns;
@@ -107,7 +107,7 @@ enum lk_status lk_table_text(struct lk_table *t, const char *column, const char 
     st = lk_vasprintf(&cell.text, fmt, ap);
     va_end(ap);
     if (st == LK_OK)
-        lk_printable(cell.text);
+        lk_one_line(cell.text);
     return st == LK_OK ? set_cell(t, column, cell) : st;
 }
 

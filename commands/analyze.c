@@ -2,6 +2,7 @@
  * configurations, tables, traces of other programs. */
 #include "base/array.h"
 #include "base/file.h"
+#include "base/lines.h"
 #include "base/log.h"
 #include "commands/analyze_impl.h"
 #include "commands/command.h"
@@ -357,8 +358,13 @@ enum lk_status analyze_page(const struct analyzed *a, struct lk_page *page)
 /* Put a text on the page as a sentence: with a capital letter and a full stop. */
 static enum lk_status say_note(const char *note, struct lk_page *page)
 {
-    return *note >= 'a' && *note <= 'z' ? lk_page_say(page, "%c%s.", *note - 'a' + 'A', note + 1)
-                                        : lk_page_say(page, "%s.", note);
+    enum lk_status st;
+    char *text = NULL;
+
+    LK_PASS(lk_asprintf(&text, "%s.", note));
+    st = lk_page_say(page, "%s", lk_lines_capital(text));
+    free(text);
+    return st;
 }
 
 /* Add which collectives wait or differ: of a hang that is the answer. */

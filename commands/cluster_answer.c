@@ -30,22 +30,48 @@ static bool is_better(const struct lk_cluster_point *p, const struct lk_cluster_
     return p->time_s.value < than->time_s.value;
 }
 
-static bool is_same_size(const struct lk_cluster_point *a, const struct lk_cluster_point *b)
+/* By ranks and size, and of these the one to show first. */
+static int by_size(const void *a, const void *b)
 {
-    return a->coll == b->coll && a->ranks == b->ranks && a->nodes == b->nodes &&
-           a->bytes == b->bytes;
+    const struct lk_cluster_point *p = *(const struct lk_cluster_point *const *)a;
+    const struct lk_cluster_point *q = *(const struct lk_cluster_point *const *)b;
+    int order = p->ranks != q->ranks ? LK_ORDER(p->ranks, q->ranks) : LK_ORDER(p->nodes, q->nodes);
+
+    order = order ? order : LK_ORDER(p->bytes, q->bytes);
+    order = order ? order : is_better(q, p) - is_better(p, q);
+    return order ? order : LK_ORDER(p, q);
 }
 
-/* Return true if the i-th point is the one to show of its ranks and size. */
-static bool is_shown(const struct lk_cluster *c, size_t i)
+static int by_place(const void *a, const void *b)
 {
-    const struct lk_cluster_point *p = &c->points[i];
+    const struct lk_cluster_point *p = *(const struct lk_cluster_point *const *)a;
+    const struct lk_cluster_point *q = *(const struct lk_cluster_point *const *)b;
 
-    for (size_t k = 0; k < c->n_points; k++)
-        if (k != i && is_same_size(p, &c->points[k]) &&
-            (is_better(&c->points[k], p) || (k < i && !is_better(p, &c->points[k]))))
-            return false;
-    return p->coll == main_collective(c);
+    return LK_ORDER(p, q);
+}
+
+/* List the points to show, one of each number of ranks and size, in the order of the file. The
+ * caller frees the list. */
+static enum lk_status list_shown(const struct lk_cluster *c, const struct lk_cluster_point ***out,
+                                 size_t *out_n)
+{
+    enum lk_coll coll = main_collective(c);
+    const struct lk_cluster_point **list = NULL;
+    size_t n = 0, kept = 0;
+
+    LK_PASS(lk_alloc(&list, c->n_points, sizeof *list));
+    for (size_t i = 0; i < c->n_points; i++)
+        if (c->points[i].coll == coll)
+            list[n++] = &c->points[i];
+    qsort(list, n, sizeof *list, by_size);
+    for (size_t i = 0; i < n; i++)
+        if (!kept || list[i]->ranks != list[kept - 1]->ranks ||
+            list[i]->nodes != list[kept - 1]->nodes || list[i]->bytes != list[kept - 1]->bytes)
+            list[kept++] = list[i];
+    qsort(list, kept, sizeof *list, by_place);
+    *out = list;
+    *out_n = kept;
+    return LK_OK;
 }
 
 /* Return true if ranks outnumber the GPUs, or CPUs, of their nodes: they take turns. */
@@ -64,18 +90,16 @@ static bool is_larger(const struct lk_cluster *c, const struct lk_cluster_point 
     return p->ranks > than->ranks || (p->ranks == than->ranks && p->bytes > than->bytes);
 }
 
-/* Return the point of the most ranks that do not take turns, and of these of the most bytes; NULL:
- * there are none. */
-static const struct lk_cluster_point *largest(const struct lk_cluster *c)
+/* Return the point of the most ranks that do not take turns, and of these of the most bytes; the
+ * list is not empty. */
+static const struct lk_cluster_point *largest(const struct lk_cluster *c,
+                                              const struct lk_cluster_point *const *list, size_t n)
 {
-    const struct lk_cluster_point *found = NULL;
+    const struct lk_cluster_point *found = list[0];
 
-    for (size_t i = 0; i < c->n_points; i++) {
-        const struct lk_cluster_point *p = &c->points[i];
-
-        if (is_shown(c, i) && (!found || is_larger(c, p, found)))
-            found = p;
-    }
+    for (size_t i = 1; i < n; i++)
+        if (is_larger(c, list[i], found))
+            found = list[i];
     return found;
 }
 
@@ -191,13 +215,20 @@ out:
 
 enum lk_status cluster_answer(const struct lk_cluster *c, struct lk_page *page)
 {
-    const struct lk_cluster_point *p = c->n_points ? largest(c) : NULL;
+    enum lk_status st = LK_OK;
+    const struct lk_cluster_point **list = NULL, *p;
+    size_t n = 0;
 
-    if (p) {
-        LK_PASS(say_bandwidth(c, p, page));
-        LK_PASS(add_values(c, p, page));
+    if (c->n_points) {
+        LK_TRY(list_shown(c, &list, &n));
+        p = largest(c, list, n);
+        LK_TRY(say_bandwidth(c, p, page));
+        LK_TRY(add_values(c, p, page));
     }
-    return say_effects(c, page);
+    st = say_effects(c, page);
+out:
+    free(list);
+    return st;
 }
 
 /* ---- Tables ---- */
@@ -232,18 +263,20 @@ static enum lk_status size_table(const struct lk_cluster *c, struct lk_table **o
 {
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
+    const struct lk_cluster_point **list = NULL;
+    size_t n = 0;
 
+    LK_TRY(list_shown(c, &list, &n));
     LK_TRY(lk_table_create("Time and bandwidth by size", columns, LK_COUNT(columns), &t));
-    for (size_t i = 0; i < c->n_points; i++) {
-        const struct lk_cluster_point *p = &c->points[i];
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_cluster_point *p = list[i];
 
-        if (!is_shown(c, i))
-            continue;
         LK_TRY(lk_table_row(t));
         SIZES(LK_TABLE_CELL)
     }
     LK_HAND_OVER(out, t);
 out:
+    free(list);
     lk_table_destroy(t);
     return st;
 }

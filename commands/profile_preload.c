@@ -7,6 +7,7 @@
 #include "base/library.h"
 #include "profiler/import/preload.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,15 @@
 
 #define LIBRARY "liblockstep_profile.so"
 #define SUFFIX  ".probe"
+/* Of LD_PRELOAD: ld.so(8), and other white space that it takes for a blank. */
+#define SEPARATORS " :\t\n"
 
 enum { VARIABLES_MAX = 10 };
 
 struct preload_way {
     const char *traces; /* borrowed */
     char *library;      /* NULL: it is not there */
+    char *link_folder;  /* temporary, with a link to the library; NULL: none */
     char *variables[VARIABLES_MAX];
     size_t n_variables;
     size_t n_empty; /* files for which there was no room */
@@ -29,6 +33,15 @@ struct preload_way {
     bool is_other;
     const char *no_kernels; /* why a process has none; NULL: all have */
 };
+
+static void remove_link(const struct preload_way *w)
+{
+    if (!w->link_folder)
+        return;
+    (void)unlink(w->library);
+    (void)rmdir(w->link_folder);
+    free(w->link_folder);
+}
 
 static void close_way(void *way)
 {
@@ -38,6 +51,7 @@ static void close_way(void *way)
         return;
     for (size_t i = 0; i < w->n_variables; i++)
         free(w->variables[i]);
+    remove_link(w);
     free(w->library);
     free(w);
 }
@@ -64,6 +78,40 @@ static enum lk_status find_library(char **out)
     }
 out:
     free(path);
+    return st;
+}
+
+/*
+ * Let w->library be a link in a temporary folder where its path has a blank or a colon: the loader
+ * takes both in LD_PRELOAD for the end of a name, and nothing can quote them.
+ */
+static enum lk_status avoid_separators(struct preload_way *w)
+{
+    enum lk_status st = LK_OK;
+    const char *folder = getenv("TMPDIR");
+    char *made = NULL, *link = NULL;
+
+    if (!strpbrk(w->library, SEPARATORS))
+        return LK_OK;
+    LK_TRY(lk_asprintf(&made, "%s/lockstep-profile-XXXXXX",
+                       folder && *folder == '/' && !strpbrk(folder, SEPARATORS) ? folder : "/tmp"));
+    LK_TRY(lk_asprintf(&link, "%s/" LIBRARY, made));
+    if (!mkdtemp(made))
+        LK_TRY(lk_fail(LK_EIO, "%s: cannot make the folder: %s", made, strerror(errno)));
+    memcpy(link, made, strlen(made)); /* mkdtemp has named it */
+    if (symlink(w->library, link)) {
+        st = lk_fail(LK_EIO, "%s: cannot link %s: %s", link, w->library, strerror(errno));
+        (void)rmdir(made);
+        goto out;
+    }
+    w->link_folder = made;
+    made = NULL;
+    free(w->library);
+    w->library = link;
+    link = NULL;
+out:
+    free(made);
+    free(link);
     return st;
 }
 
@@ -164,8 +212,10 @@ static enum lk_status open_way(const struct profile_request *r, void **out)
     if (!w->library && r->asked)
         LK_TRY(lk_fail(LK_EUNSUPPORTED,
                        "--with=preload: " LIBRARY " is neither beside lockstep nor in ../lib"));
-    if (w->library)
+    if (w->library) {
+        LK_TRY(avoid_separators(w));
         LK_TRY(set_variables(w, r));
+    }
     LK_HAND_OVER(out, w);
 out:
     close_way(w);

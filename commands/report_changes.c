@@ -2,6 +2,7 @@
 #include "commands/report_changes.h"
 
 #include "base/array.h"
+#include "base/lines.h"
 #include "base/units.h"
 #include "facts/forecast_answer.h"
 
@@ -21,13 +22,6 @@ static const char *text(const struct lk_table *t, size_t row, const char *column
     const struct lk_cell *c = lk_table_cell(t, row, column);
 
     return c && c->type == LK_CELL_TEXT ? c->text : "";
-}
-
-/* Begin a sentence: with a capital letter. */
-static void capital(char *says)
-{
-    if (*says >= 'a' && *says <= 'z')
-        *says = (char)(*says - 'a' + 'A');
 }
 
 /* ---- Runs ---- */
@@ -56,7 +50,7 @@ static enum lk_status add_actions(const struct lk_table *t, struct report_change
                             "%s: %.2f times the throughput (%.2f to %.2f); lockstep whatif %s",
                             text(t, r, "action"), last, number(t, r, "gain_lo"),
                             number(t, r, "gain_hi"), text(t, r, "option")));
-        capital(out->says[out->n++]);
+        (void)lk_lines_capital(out->says[out->n++]);
     }
     return LK_OK;
 }
@@ -77,7 +71,7 @@ static enum lk_status add_findings(const struct lk_table *t, struct report_chang
             lk_asprintf(&out->says[out->n], "%s (worth up to %s a step%s%s)", text(t, r, "next"),
                         lk_units_format(LK_DIM_TIME, number(t, r, "cost_s"), worth, sizeof worth),
                         points, where));
-        capital(out->says[out->n++]);
+        (void)lk_lines_capital(out->says[out->n++]);
     }
     return LK_OK;
 }
@@ -142,7 +136,7 @@ enum lk_status report_changes_of_forecast(const struct lk_forecast *f, struct re
                             lk_answer_config(f, p, words, sizeof words), gpus, p->gain.ratio,
                             p->gain.lo, p->gain.hi, 100 * p->gain.certainty,
                             is_other_batch(f, p) ? "; a step has another number of samples" : ""));
-        capital(out->says[out->n++]);
+        (void)lk_lines_capital(out->says[out->n++]);
     }
     return LK_OK;
 }

@@ -3,6 +3,7 @@
  * the inner loop reads consecutive floats for every transposition; its tile of c stays in
  * registers.
  */
+#include "kernels/blas.h"
 #include "kernels/impl.h"
 
 /* The arguments of lk_gemm. */
@@ -15,11 +16,22 @@ struct gemm {
 };
 
 #ifdef LK_HAVE_OPENBLAS
+#include "base/limits.h"
+
 #include <cblas.h>
+
+/* What OpenBLAS maps for a thread that multiplies. It tries for ever where that is refused. As much
+ * again is for the stacks and heaps of a rank's threads. */
+enum { BLAS_BUFFER_BYTES = 128 << 20, BLAS_BUFFERS = 2 };
 
 void lk_kernels_init(void)
 {
     openblas_set_num_threads(1);
+}
+
+enum lk_status lk_blas_check_memory(void)
+{
+    return lk_limits_memory(BLAS_BUFFERS, BLAS_BUFFER_BYTES, "OpenBLAS");
 }
 
 const char *lk_kernels_blas(void)
@@ -45,6 +57,11 @@ enum {
 
 void lk_kernels_init(void)
 {
+}
+
+enum lk_status lk_blas_check_memory(void)
+{
+    return LK_OK;
 }
 
 const char *lk_kernels_blas(void)

@@ -14,6 +14,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,7 @@ enum {
     SLOTS = 1 << 14,  /* of the hash table of names */
     SLOTS_TRIED = 64, /* before the table counts as full */
     PAIR_TRIES = 5,
+    MAPPINGS = 2,    /* the file, and the window behind it */
     COST_EVERY = 17, /* calls of which one is timed: odd, since calls come in pairs */
     COST_FIRST = 8   /* not the first one, which makes the file */
 };
@@ -56,6 +58,11 @@ static struct lk_foreign_record *window;
 static _Atomic bool window_takes; /* it is open, and not full */
 static _Atomic int64_t first_collective_ns;
 static _Atomic uint32_t slots[SLOTS]; /* ids of names by hash; 0: none */
+static struct {
+    _Atomic uintptr_t from; /* 0: none */
+    uint64_t bytes;
+} mappings[MAPPINGS];
+static struct sigaction bus_error_before;
 #define LOCAL _Thread_local __attribute__((tls_model("initial-exec"))) /* never allocates */
 static LOCAL bool inside;
 static LOCAL uint32_t thread, n_calls;
@@ -164,6 +171,51 @@ static int create(const char *folder, const char *host)
     return fd;
 }
 
+/* Put memory in the place of the mapping that an address is in, and record nothing more. */
+static bool replace_mapping(uintptr_t at)
+{
+    for (int i = 0; i < MAPPINGS; i++) {
+        uintptr_t from = atomic_load(&mappings[i].from);
+
+        if (!from || at < from || at - from >= mappings[i].bytes)
+            continue;
+        atomic_store(&window_takes, false);
+        atomic_store(&state, OFF);
+        return mmap((void *)from, mappings[i].bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    }
+    return false;
+}
+
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    if (info->si_code > 0 && replace_mapping((uintptr_t)info->si_addr))
+        return;
+    if (bus_error_before.sa_flags & SA_SIGINFO)
+        bus_error_before.sa_sigaction(number, info, context);
+    else if (bus_error_before.sa_handler != SIG_DFL && bus_error_before.sa_handler != SIG_IGN)
+        bus_error_before.sa_handler(number);
+    else /* the access faults again, and ends the program */
+        (void)sigaction(number, &bus_error_before, NULL);
+}
+
+/*
+ * Guard a mapping: where another process cuts its file, an access is a SIGBUS, which would end a
+ * program that knows nothing of us. Other SIGBUS are the program's own, and a handler that it
+ * installs later takes our place.
+ */
+static void guard(void *map, uint64_t bytes)
+{
+    struct sigaction ours = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
+    int i = atomic_load(&mappings[0].from) != 0;
+
+    ours.sa_sigaction = on_bus_error;
+    if (i == 0)
+        (void)sigaction(SIGBUS, &ours, &bus_error_before);
+    mappings[i].bytes = bytes;
+    atomic_store(&mappings[i].from, (uintptr_t)map);
+}
+
 /* Reserve the bytes of a file from a place on, which ends there, and map them. A file larger than
  * its limit would be a signal. */
 static void *reserve(int fd, uint64_t at, uint64_t bytes)
@@ -184,6 +236,7 @@ static void *reserve(int fd, uint64_t at, uint64_t bytes)
         (void)!ftruncate(fd, (off_t)at); /* an empty file says why there are no records */
         return NULL;
     }
+    guard(map, bytes);
     for (uint64_t i = 0; i < bytes; i += LK_FOREIGN_FILE_ALIGN)
         ((volatile char *)map)[i] = 0; /* now, and not while something is timed */
     return map;

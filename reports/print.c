@@ -2,6 +2,7 @@
 #include "reports/print.h"
 
 #include "base/array.h"
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/units.h"
@@ -21,17 +22,6 @@ static const struct lk_cell *cell_at(const struct lk_table *t, size_t row, size_
     return &t->cells[row * t->n_columns + column];
 }
 
-/* Write a CSV text as RFC 4180: with a comma, quote or line break it is quoted, quotes doubled. */
-static enum lk_status put_csv_text(struct lk_writer *w, const char *text)
-{
-    if (!strpbrk(text, ",\"\r\n"))
-        return lk_writer_put(w, text, strlen(text));
-    LK_PASS(lk_writer_put(w, "\"", 1));
-    for (; *text; text++)
-        LK_PASS(lk_writer_put(w, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1));
-    return lk_writer_put(w, "\"", 1);
-}
-
 enum lk_status lk_print_csv(struct lk_writer *w, const struct lk_table *t)
 {
     for (size_t c = 0; c < t->n_columns; c++)
@@ -46,7 +36,7 @@ enum lk_status lk_print_csv(struct lk_writer *w, const struct lk_table *t)
             if (cell->type == LK_CELL_NUMBER)
                 LK_PASS(lk_writer_printf(w, "%.17g", cell->number));
             else if (cell->type == LK_CELL_TEXT)
-                LK_PASS(put_csv_text(w, cell->text));
+                LK_PASS(lk_csv_put(w, cell->text));
         }
         LK_PASS(lk_writer_put(w, "\n", 1));
     }

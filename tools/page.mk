@@ -3,7 +3,7 @@
 
 PAGE_WASM := $(BUILD)/page/lockstep.wasm
 # What needs a system, or makes traces; page/memory.c and page/absent.c stand for what is called of it.
-PAGE_LEFT_OUT := $(addprefix base/,clock.c file.c gz.c json_scan_file.c library.c progress.c terminal.c thread.c) \
+PAGE_LEFT_OUT := $(addprefix base/,clock.c file.c gz.c json_scan_file.c library.c limits.c progress.c terminal.c thread.c) \
     facts/preset.c facts/span.c $(wildcard facts/trace*.c) sim/step/simulate.c
 PAGE_SRC := $(wildcard page/*.c) $(filter-out $(PAGE_LEFT_OUT),$(foreach r,base facts sim,$(call room_files,$(r),c))) \
     $(addprefix reports/,cell.c gates.c junit.c markdown.c page.c print.c prometheus.c text_table.c) \

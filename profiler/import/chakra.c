@@ -264,6 +264,8 @@ struct file {
     bool ended;
 };
 
+enum { CHECK_BYTES = 1 << 20 }; /* between two checks of how much the file unpacks to */
+
 static enum lk_status read_bytes(struct file *f, void *to, size_t want, size_t *got)
 {
     int n = gzread(f->gz, to, (unsigned)want), code;
@@ -271,6 +273,8 @@ static enum lk_status read_bytes(struct file *f, void *to, size_t want, size_t *
     if (n < 0)
         return lk_fail(LK_EIO, "%s: cannot read: %s", f->path, gzerror(f->gz, &code));
     f->at += (uint64_t)n;
+    if (f->at / CHECK_BYTES != (f->at - (uint64_t)n) / CHECK_BYTES)
+        LK_PASS(lk_gz_check(f->gz, f->path));
     *got = (size_t)n;
     return LK_OK;
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- The library ---- */
@@ -19,13 +20,25 @@
 /* From sqlite3.h; the numbers and types are part of its interface. */
 struct sqlite3;
 struct sqlite3_stmt;
-enum { SQLITE_OK = 0, SQLITE_ROW = 100, SQLITE_DONE = 101, SQLITE_OPEN_READONLY = 1 };
+enum { SQLITE_OK = 0, SQLITE_ROW = 100, SQLITE_DONE = 101 };
+enum { SQLITE_OPEN_READONLY = 1, SQLITE_OPEN_URI = 0x40 };
 enum { SQLITE_INTEGER = 1, SQLITE_NULL = 5 };
+enum {
+    SQLITE_DBCONFIG_ENABLE_TRIGGER = 1003,
+    SQLITE_DBCONFIG_DEFENSIVE = 1010,
+    SQLITE_DBCONFIG_ENABLE_VIEW = 1015,
+    SQLITE_DBCONFIG_TRUSTED_SCHEMA = 1017,
+};
+enum { SQLITE_LIMIT_LENGTH = 0, SQLITE_LIMIT_ATTACHED = 7 };
 
 /* X(name, result, parameters): functions of libsqlite3. */
 #define CALLS(X)                                                                                   \
     X(open_v2, int, (const char *path, struct sqlite3 **db, int flags, const char *vfs))           \
     X(close, int, (struct sqlite3 * db))                                                           \
+    X(db_config, int, (struct sqlite3 * db, int what, ...))                                        \
+    X(limit, int, (struct sqlite3 * db, int what, int value))                                      \
+    X(progress_handler, void,                                                                      \
+      (struct sqlite3 * db, int every, int (*handler)(void *ctx), void *ctx))                      \
     X(errmsg, const char *, (struct sqlite3 * db))                                                 \
     X(prepare_v2, int,                                                                             \
       (struct sqlite3 * db, const char *sql, int n, struct sqlite3_stmt **s, const char **tail))   \
@@ -66,10 +79,16 @@ struct reader {
     struct lk_events *out;
     struct schema *schemas;
     size_t n_schemas, schemas_capacity;
+    double work, most_work; /* instructions of SQLite's machine, about */
 };
 
 static enum lk_status failed(const struct reader *r, const char *what)
 {
+    if (r->work > r->most_work)
+        return lk_fail(LK_EPARSE,
+                       "%s: %s: reading it goes on for longer than its size accounts for: its rows "
+                       "are made by its schema",
+                       r->path, what);
     return lk_fail(LK_EPARSE, "%s: %s: %s", r->path, what, r->call.errmsg(r->db));
 }
 
@@ -376,9 +395,11 @@ static enum lk_status unpack(const char *path, char **out)
     fd = mkstemp(*out);
     if (fd < 0)
         LK_TRY(lk_fail(LK_EIO, "%s: cannot make a temporary file: %s", *out, strerror(errno)));
-    for (; n > 0; n = gzread(gz, piece, PIECE))
+    for (; n > 0; n = gzread(gz, piece, PIECE)) {
+        LK_TRY(lk_gz_check(gz, path));
         if (write(fd, piece, (size_t)n) != n)
             LK_TRY(lk_fail(LK_EIO, "%s: cannot unpack into %s: %s", path, *out, strerror(errno)));
+    }
     if (n < 0)
         st = lk_fail(LK_EIO, "%s: cannot read: %s", path, gzerror(gz, &code));
 out:
@@ -387,6 +408,66 @@ out:
     if (gz)
         (void)gzclose_r(gz);
     free(piece);
+    return st;
+}
+
+enum {
+    WORK_STEP = 100000, /* instructions between two looks at the work */
+    VALUE_BYTES_MAX = 64 << 20,
+};
+/* Instructions that a file's queries may take, and that a byte of it may add: a row has 40 bytes
+ * and more, and takes some tens of instructions. */
+static const double WORK_FREE = 1e8, WORK_OF_BYTE = 100;
+
+/* Stop queries that go on for longer than the file's size accounts for. */
+static int count_work(void *ctx)
+{
+    struct reader *r = ctx;
+
+    r->work += WORK_STEP;
+    return r->work > r->most_work;
+}
+
+/* Return the path as a URI: SQLite then takes no locks, and makes no files beside this one. */
+static enum lk_status uri_of(const char *path, char **out)
+{
+    LK_PASS(lk_text_add(out, "file:"));
+    path += strspn(path, "/") > 1 ? strspn(path, "/") - 1 : 0; /* "//" would begin a host */
+    for (; *path; path++)
+        LK_PASS(lk_text_add(out, strchr("%?#", *path) ? "%%%02X" : "%c", (unsigned char)*path));
+    return lk_text_add(out, "?immutable=1");
+}
+
+/*
+ * Open a data base that may be made to do harm: nothing that its schema says is run (views,
+ * triggers, functions), nothing is written, and work and sizes have bounds. A release of SQLite
+ * that does not know one of the settings goes without it.
+ */
+static enum lk_status open_data_base(struct reader *r, const char *file)
+{
+    enum lk_status st = LK_OK;
+    static const struct {
+        int what, value;
+    } settings[] = {{SQLITE_DBCONFIG_DEFENSIVE, 1},
+                    {SQLITE_DBCONFIG_ENABLE_TRIGGER, 0},
+                    {SQLITE_DBCONFIG_ENABLE_VIEW, 0},
+                    {SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0}};
+    struct stat info;
+    char *uri = NULL;
+
+    LK_TRY(uri_of(file, &uri));
+    if (r->call.open_v2(uri, &r->db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL) != SQLITE_OK) {
+        st = r->db ? failed(r, "cannot open") : lk_fail(LK_ENOMEM, "%s: no memory", r->path);
+        goto out;
+    }
+    r->most_work = WORK_FREE + (stat(file, &info) ? 0 : WORK_OF_BYTE * (double)info.st_size);
+    r->call.progress_handler(r->db, WORK_STEP, count_work, r);
+    (void)r->call.limit(r->db, SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX);
+    (void)r->call.limit(r->db, SQLITE_LIMIT_ATTACHED, 0);
+    for (size_t i = 0; i < LK_COUNT(settings); i++)
+        (void)r->call.db_config(r->db, settings[i].what, settings[i].value, (int *)NULL);
+out:
+    free(uri);
     return st;
 }
 
@@ -400,11 +481,7 @@ enum lk_status lk_nsys_read(const char *path, const char *step_range, struct lk_
     out->source.format = "Nsight Systems";
     LK_TRY(lk_library_open(&spec, &r.call, &r.library));
     LK_TRY(unpack(path, &unpacked));
-    if (r.call.open_v2(unpacked ? unpacked : path, &r.db, SQLITE_OPEN_READONLY, NULL) !=
-        SQLITE_OK) {
-        st = r.db ? failed(&r, "cannot open") : lk_fail(LK_ENOMEM, "%s: no memory", path);
-        goto out;
-    }
+    LK_TRY(open_data_base(&r, unpacked ? unpacked : path));
     LK_TRY(read_tables(&r));
     st = lk_devices_settle(out);
 out:

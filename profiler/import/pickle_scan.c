@@ -56,6 +56,7 @@ static enum lk_status refill(struct machine *m)
             return lk_fail(LK_EIO, "%s: cannot read: %s", m->path, why);
         n = 0;
     }
+    LK_PASS(lk_gz_check(m->gz, m->path));
     m->ended = n == 0;
     m->at = 0;
     m->end = (size_t)n;

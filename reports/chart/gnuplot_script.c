@@ -3,6 +3,7 @@
 #include "reports/chart/gnuplot_script.h"
 
 #include "base/array.h"
+#include "base/csv.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -122,13 +123,8 @@ static size_t count_lines(const char *text, size_t most)
 /* Write a text as a field of CSV, on one line. */
 static enum lk_status put_field(struct lk_writer *w, const char *text)
 {
-    LK_PASS(lk_writer_put(w, ",\"", 2));
-    for (; text && *text; text++)
-        if (*text == '"')
-            LK_PASS(lk_writer_put(w, "\"\"", 2));
-        else
-            LK_PASS(lk_writer_put(w, *text == '\n' || *text == '\r' ? " " : text, 1));
-    return lk_writer_put(w, "\"", 1);
+    LK_PASS(lk_writer_put(w, ",", 1));
+    return lk_csv_put(w, text ? text : "");
 }
 
 static enum lk_status put_number(struct lk_writer *w, const char *before, double v)

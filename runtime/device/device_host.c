@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/thread.h"
 #include "base/units.h"
+#include "kernels/blas.h"
 #include "kernels/ops.h"
 #include "runtime/device/device_impl.h"
 
@@ -370,7 +371,7 @@ static enum lk_status cpu_open(struct lk_device *d)
 {
     (void)d;
     lk_kernels_init();
-    return LK_OK;
+    return lk_blas_check_memory();
 }
 
 const struct lk_device_ops lk_device_cpu = {

@@ -6,6 +6,7 @@
 #include "runtime/rendezvous/store_server_impl.h"
 
 #include "base/array.h"
+#include "base/limits.h"
 #include "base/log.h"
 #include "base/thread.h"
 
@@ -20,6 +21,7 @@
 enum {
     STRANGERS_MAX = 64, /* connections that have proved nothing yet */
     HELLO_MS = 10000,   /* time they have for it */
+    SPARE_FILES = 1,    /* descriptors beside those of the ranks */
     RETRY_MS = 20,      /* pause where no connection can be accepted */
 };
 
@@ -268,6 +270,7 @@ enum lk_status lk_store_serve(const char *host, int port, int world_size,
     if (s->wake_fd < 0)
         LK_TRY(lk_fail(LK_EIO, "eventfd: %s", strerror(errno)));
     LK_TRY(lk_net_listen(host, port, world_size + STRANGERS_MAX, &s->listen_fd, &s->port));
+    LK_TRY(lk_limits_files((size_t)world_size + SPARE_FILES, "the run's store"));
     LK_TRY(lk_thread_start(&s->thread, serve_thread, s, "the store"));
     LK_HAND_OVER(out, s);
 out:

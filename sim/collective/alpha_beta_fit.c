@@ -13,7 +13,12 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { COLUMNS = 3, RESAMPLES = 200, HUBER_ROUNDS = 3 };
+enum {
+    COLUMNS = 3,
+    RESAMPLES = 200,
+    HUBER_ROUNDS = 3,
+    ROWS_MAX = 4096 /* of a fit with its resamples: more tell three constants no better */
+};
 
 /* The least squares problem has a row per point: a[i] . (launch, alpha, 1/bandwidth) = t[i]. */
 struct problem {
@@ -329,6 +334,19 @@ out:
     return st;
 }
 
+/* Keep every k-th row where there are more than a fit needs: its work stays bounded. */
+static void problem_thin(struct problem *p)
+{
+    size_t step = (p->n + ROWS_MAX - 1) / ROWS_MAX, kept = 0;
+
+    for (size_t i = 0; step > 1 && i < p->n; i += step, kept++) {
+        for (int j = 0; j < COLUMNS; j++)
+            p->a[kept * COLUMNS + (size_t)j] = p->a[i * COLUMNS + (size_t)j];
+        p->t[kept] = p->t[i];
+    }
+    p->n = step > 1 ? kept : p->n;
+}
+
 static enum lk_status set_constants(const struct problem *p, const double *c, double *draws,
                                     struct lk_cluster_fit *out)
 {
@@ -372,6 +390,7 @@ enum lk_status lk_alpha_beta_fit(const struct lk_cluster_point *points, size_t n
                      (int)LK_ALPHA_BETA_FIT_POINTS_MIN);
         goto out;
     }
+    problem_thin(&p);
     LK_TRY(lk_alloc(&draws, (size_t)RESAMPLES * COLUMNS, sizeof *draws));
     LK_TRY(problem_solve(&p, NULL, c));
     LK_TRY(problem_resample(&p, seed, draws));

@@ -13,6 +13,7 @@
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/contradiction.h"
 #include "sim/forecast/hypothesis.h"
+#include "sim/forecast/job_doubts.h"
 #include "sim/forecast/predictor.h"
 #include "sim/forecast/recorded_buckets.h"
 #include "sim/forecast/step_notes.h"
@@ -427,6 +428,7 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *con
 {
     const struct model *m = self;
 
+    LK_PASS(lk_job_doubts_add(m->job, m->cluster, out));
     LK_PASS(lk_step_repeats_say(&m->predictor->basis, out));
     if (m->by_law)
         return m->law.ops->conclude(m->law.self, points, n, out);

@@ -150,26 +150,38 @@ static double of_a_gpu(const struct row *r)
     return r->p.throughput / r->p.config.world_size;
 }
 
+/* Doubts of one table that are told; the others are counted. */
+enum { DOUBTS_TOLD = 5 };
+
+/* Return true if there is room for one more doubt; count it. */
+static bool may_tell(size_t *n_doubts)
+{
+    return (*n_doubts)++ < DOUBTS_TOLD;
+}
+
 /* Warns of a row of a batch. next: the one with the next smaller count; least: the one of the
  * smaller counts with the least throughput a GPU. */
 static void check_growth(const char *name, const struct row *next, const struct row *least,
-                         const struct row *b)
+                         const struct row *b, size_t *n_doubts)
 {
     const struct row *a =
         least == next || of_a_gpu(b) / of_a_gpu(next) > GROWTH_DOUBTED ? next : least;
     int from = a->p.config.world_size, to = b->p.config.world_size;
     double all = b->p.throughput / next->p.throughput, each = of_a_gpu(b) / of_a_gpu(a);
 
-    if (each > (a == next ? GROWTH_DOUBTED : LONG_GROWTH_DOUBTED))
+    if (each > (a == next ? GROWTH_DOUBTED : LONG_GROWTH_DOUBTED)) {
+        if (!may_tell(n_doubts))
+            return;
         lk_log(LK_LOG_SIM, LK_WARN,
                "%s:%zu: a GPU of %d brings %.3g times what one of %d brings (line %zu): is one of "
                "the two throughputs wrong, or of another job?",
                name, b->line, to, each, from, a->line);
-    else if (all < GAIN_DOUBTED)
+    } else if (all < GAIN_DOUBTED && may_tell(n_doubts)) {
         lk_log(LK_LOG_SIM, LK_WARN,
                "%s:%zu: %d GPUs bring %.3g times the throughput of %d (line %zu): is it samples a "
                "second of all GPUs, and not a GPU's, or the time of a step?",
                name, b->line, to, all, next->p.config.world_size, next->line);
+    }
 }
 
 /* Make one point of each configuration, the median of its rows, and warn of rows that contradict
@@ -179,6 +191,7 @@ static enum lk_status merge(struct lk_throughput_table *t, struct row *rows, siz
     enum lk_status st = LK_OK;
     const struct row *last = NULL, *least = NULL;
     double *repeats = NULL;
+    size_t n_doubts = 0;
 
     LK_TRY(lk_alloc(&repeats, n, sizeof *repeats));
     qsort(rows, n, sizeof *rows, by_batch_and_gpus);
@@ -191,7 +204,8 @@ static enum lk_status merge(struct lk_throughput_table *t, struct row *rows, siz
             lo = repeats[k] < rows[lo].p.throughput ? i + k : lo;
             hi = repeats[k] > rows[hi].p.throughput ? i + k : hi;
         }
-        if (rows[hi].p.throughput > LK_REPEATS_DOUBTED * rows[lo].p.throughput)
+        if (rows[hi].p.throughput > LK_REPEATS_DOUBTED * rows[lo].p.throughput &&
+            may_tell(&n_doubts))
             lk_log(
                 LK_LOG_SIM, LK_WARN,
                 "%s:%zu: the same configuration of %d GPUs has %.3g times the throughput of line "
@@ -204,12 +218,15 @@ static enum lk_status merge(struct lk_throughput_table *t, struct row *rows, siz
         if (last && !lk_throughput_same_batch(&last->p.config, &first->p.config))
             last = least = NULL;
         if (last && last->p.config.world_size < first->p.config.world_size)
-            check_growth(t->name, last, least, first);
+            check_growth(t->name, last, least, first, &n_doubts);
         if (!least || of_a_gpu(first) < of_a_gpu(least))
             least = first;
         last = first;
         t->points[t->n++] = first->p;
     }
+    if (n_doubts > DOUBTS_TOLD)
+        lk_log(LK_LOG_SIM, LK_WARN, "%s: %zu more rows contradict others in such ways", t->name,
+               n_doubts - DOUBTS_TOLD);
 out:
     free(repeats);
     return st;

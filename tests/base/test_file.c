@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 /* Return the number of names in the directory. */
 static size_t count_files(void)
@@ -489,6 +490,26 @@ START_TEST(listed_names)
 }
 END_TEST
 
+/* 100 MiB of zeros are 100 KiB: no data of a job are like that. */
+START_TEST(what_unpacks_without_end)
+{
+    enum { PIECE = 1 << 20, PIECES = 100 };
+    char *path = scratch_path(scratch_dir, "bomb.gz"), *text = NULL, *zeros = NULL;
+    size_t size = 0;
+    gzFile gz = gzopen(path, "wb");
+
+    ck_assert_ptr_nonnull(gz);
+    ck_assert_int_eq(lk_alloc(&zeros, PIECE, 1), LK_OK);
+    for (int i = 0; i < PIECES; i++)
+        ck_assert_int_eq(gzwrite(gz, zeros, PIECE), PIECE);
+    ck_assert_int_eq(gzclose(gz), Z_OK);
+    ck_assert_int_eq(lk_file_read(path, &text, &size), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "bomb.gz: unpacks to over 200 times its size"));
+    free(zeros);
+    free(path);
+}
+END_TEST
+
 SUITE(file, c)
 {
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
@@ -505,6 +526,7 @@ SUITE(file, c)
     tcase_add_test(c, cannot_write_here);
     tcase_add_test(c, cannot_read);
     tcase_add_test(c, damaged_gzip);
+    tcase_add_test(c, what_unpacks_without_end);
     tcase_add_test(c, members_one_after_another);
     tcase_add_test(c, writers_at_once);
     tcase_add_test(c, directories);

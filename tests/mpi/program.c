@@ -4,6 +4,7 @@
  *
  *     steps      steps, each of 7 collectives, then exit code 3
  *     kill       SIGKILL in the middle of the steps
+ *     cut        another process empties the library's file in the middle of the steps
  *     fork       a child does steps, too, then the parent goes on
  *     exec       does steps, then becomes itself with `steps`
  *     threads    two threads do steps at once
@@ -48,6 +49,9 @@ static int steps(MPI_Comm comm, const char *how)
         failed |= MPI_Barrier(comm);
         if (i == n_steps / 2 && !strcmp(how, "kill"))
             raise(SIGKILL);
+        if (i == n_steps / 2 && !strcmp(how, "cut"))
+            failed |=
+                system("for f in \"$LOCKSTEP_PROFILE_DIR\"/*.probe; do : > \"$f\"; done") != 0;
     }
     return failed;
 }

@@ -332,6 +332,13 @@ START_TEST(ranks_become_a_run)
 }
 END_TEST
 
+/* A file that another process empties is a SIGBUS, and the program's end, if nobody takes it. */
+START_TEST(a_file_that_is_cut_harms_no_program)
+{
+    ck_assert_int_eq(run_program((size_t)_i, "", "cut"), 3);
+}
+END_TEST
+
 SUITE(preload, tests)
 {
     const int n_abis = (int)LK_COUNT(abis);
@@ -344,6 +351,7 @@ SUITE(preload, tests)
     tcase_add_loop_test(tests, a_child_records_nothing, 0, n_abis);
     tcase_add_loop_test(tests, an_executed_program_begins_anew, 0, n_abis);
     tcase_add_loop_test(tests, a_full_ring_keeps_the_newest, 0, n_abis);
+    tcase_add_loop_test(tests, a_file_that_is_cut_harms_no_program, 0, n_abis);
     tcase_add_test(tests, no_room_is_no_signal);
     tcase_add_loop_test(tests, programs_are_unharmed, 0, LK_COUNT(lines));
     tcase_add_loop_test(tests, ranks_become_a_run, 0, n_abis);

@@ -12,6 +12,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Views are not run: this one would make rows for ever. */
+START_TEST(views_of_a_data_base_are_not_run)
+{
+    struct lk_import run = {0};
+    char *path = scratch_path(scratch_dir, "v.sqlite");
+    int code = shell_run("python3 -c \"import sys\ntry:\n import sqlite3\nexcept ImportError:\n "
+                         "sys.exit(77)\ndb = sqlite3.connect('%s')\ndb.execute('create view "
+                         "CUPTI_ACTIVITY_KIND_KERNEL as with recursive c(x) as (select 1 union all "
+                         "select x + 1 from c) select x as start, x as end, x as deviceId, x as "
+                         "streamId, x as correlationId, x as globalPid, x as demangledName, x as "
+                         "shortName, x as graphId from c')\ndb.commit()\"",
+                         path)
+                   .code;
+
+    if (code == 77) {
+        skip("this Python has no sqlite3");
+        free(path);
+        return;
+    }
+    ck_assert_int_eq(code, 0);
+    ck_assert_int_eq(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run), LK_EPARSE);
+    ck_assert_msg(strstr(lk_error_text(), "v.sqlite: ") != NULL, "%s", lk_error_text());
+    free(path);
+}
+END_TEST
+
 /* Two ranks in one data base, plain and gzipped, and one that is none. */
 START_TEST(data_bases_of_nsight)
 {
@@ -137,5 +163,6 @@ SUITE(import_nsys, t)
     tcase_add_loop_test(t, payloads_have_sizes, 0, 2);
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(t, data_bases_of_nsight, 0, 2);
+    tcase_add_test(t, views_of_a_data_base_are_not_run);
     tcase_add_test(t, processes_share_a_gpu);
 }
