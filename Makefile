@@ -27,7 +27,7 @@ ROOMS := commands reports sim profiler runtime kernels facts base
 VERSION := $(shell cat VERSION)
 
 # These install what the probe looks for, or do without; the build itself is a make of its own.
-NO_PROBE := help setup clean check demo bench validate-net validate-net-short coverage asan tsan headers layering paths format format-check gpu-bundle check-gpu
+NO_PROBE := help setup clean check demo bench validate-net validate-net-short faults faults-once coverage asan tsan headers layering paths format format-check gpu-bundle check-gpu
 ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
 # What is found depends on these, and on the folders searched: the probe runs again when one changes.
 PROBE_OPTIONS := CC="$(CC)" CXX="$(CXX)" BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)" STATIC="$(STATIC)" \

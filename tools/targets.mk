@@ -2,7 +2,7 @@
 
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-.PHONY: accuracy accuracy-gate fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs kernel-table cases install uninstall validate-net validate-net-short
+.PHONY: accuracy accuracy-gate fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs kernel-table cases install uninstall validate-net validate-net-short faults faults-once
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -12,6 +12,7 @@ help:
 	@echo '  make coverage   line coverage of the tests'
 	@echo '  make bench      comparisons with PyTorch DDP, gloo and Open MPI; cost of recording; known truths'
 	@echo '  make validate-net validate-net-short  the forecast against replays on shaped links (root; 13 min and 75 s)'
+	@echo '  make faults faults-once  faults planted in runs on hosts, 20 times each and once (root; 30 min and 90 s)'
 	@echo '  make accuracy   docs/accuracy.md again, from the public data in $$LOCKSTEP_DATA or bench/data'
 	@echo '  make accuracy-gate  held-out errors and scores against those that the last make accuracy recorded'
 	@echo '  make layering headers lint format-check format'
@@ -101,6 +102,12 @@ validate-net validate-net-short:
 	@tools/setup build net
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all $(BUILD)/bench/net
 	@tests/net/validate $(if $(filter %-short,$@),short,full) $(BUILD) || [ $$? = 77 ]
+
+# Each fault of tests/net/faults 20 times, or once; skipped as above.
+faults faults-once:
+	@tools/setup build net
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all
+	@REPEAT=$(if $(filter %-once,$@),1,20) tests/net/faults $(BUILD) || [ $$? = 77 ]
 
 # The generated parts of docs/accuracy.md and the record of accuracy-gate, from public data; some minutes.
 accuracy:
