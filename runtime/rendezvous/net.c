@@ -200,6 +200,23 @@ out:
     return st;
 }
 
+bool lk_net_other_host(int fd, char *buf, size_t size)
+{
+    struct sockaddr_storage here, there;
+    socklen_t n_here = sizeof here, n_there = sizeof there;
+    char own[NI_MAXHOST];
+
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    return !getsockname(fd, (struct sockaddr *)&here, &n_here) &&
+           !getpeername(fd, (struct sockaddr *)&there, &n_there) &&
+           !getnameinfo((struct sockaddr *)&here, n_here, own, sizeof own, NULL, 0,
+                        NI_NUMERICHOST) &&
+           !getnameinfo((struct sockaddr *)&there, n_there, buf, (socklen_t)size, NULL, 0,
+                        NI_NUMERICHOST) &&
+           strcmp(own, buf) != 0;
+}
+
 enum lk_status lk_net_local_address(int fd, char *buf, size_t size)
 {
     struct sockaddr_storage a;

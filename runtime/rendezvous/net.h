@@ -32,6 +32,10 @@ enum lk_status lk_net_connect(const char *host, int port, struct lk_deadline dea
 /* Write the local address of a connected socket into buf. */
 enum lk_status lk_net_local_address(int fd, char *buf, size_t size);
 
+/* Write the address of the host at the other end of a connection into buf; false: it is this host,
+ * or not known. */
+bool lk_net_other_host(int fd, char *buf, size_t size);
+
 /* Find the user of the process at the other end of a connection, from Linux's table of sockets.
  * False: it is not in this host's table. */
 bool lk_net_peer_user(int fd, uid_t *out);

@@ -67,11 +67,31 @@ void lk_store_server_suspect(struct lk_store_server *s, enum pending why, int ra
     snprintf(s->pending_text, sizeof s->pending_text, "%.*s", LK_STORE_TEXT_MAX - 1, text);
 }
 
+/* Add where the first ranks that did not answer are. */
+static void add_addresses(const struct lk_store_server *s, char *text, size_t size)
+{
+    enum { MOST = 4 };
+    int added = 0;
+
+    for (size_t i = 0; i < s->n_clients && added < MOST; i++) {
+        const struct client *c = s->clients[i];
+        char address[64];
+        size_t used = strlen(text);
+
+        if (c->rank < 0 || s->ranks[c->rank].state != LK_RANK_HERE || s->ranks[c->rank].answered ||
+            !lk_net_other_host(c->fd, address, sizeof address))
+            continue;
+        snprintf(text + used, size - used, "; rank %d is at %s", c->rank, address);
+        added++;
+    }
+}
+
 void lk_store_server_decide_stall(struct lk_store_server *s)
 {
     char text[LK_STORE_TEXT_MAX];
 
     lk_verdict_stall(s->ranks, s->world_size, text, sizeof text);
+    add_addresses(s, text, sizeof text);
     lk_store_server_decide(s, LK_ETIMEOUT, text);
 }
 

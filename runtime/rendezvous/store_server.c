@@ -33,10 +33,12 @@ static void drop(struct lk_store_server *s, size_t i)
     size_t kept = 0;
 
     if (c->rank >= 0 && s->ranks[c->rank].state == LK_RANK_HERE) {
-        char text[128];
+        char text[192], address[64];
+        bool known = lk_net_other_host(c->fd, address, sizeof address);
 
         s->ranks[c->rank].state = LK_RANK_LOST;
-        snprintf(text, sizeof text, "rank %d ended without a word: its connection closed", c->rank);
+        snprintf(text, sizeof text, "rank %d%s%s ended without a word: its connection closed",
+                 c->rank, known ? " at " : "", known ? address : "");
         lk_store_server_suspect(s, PENDING_LOST, c->rank, text);
     }
     for (size_t w = 0; w < s->n_waiters; w++)

@@ -49,7 +49,7 @@ void lk_verdict_stall(const struct lk_rank_view *ranks, int n, char *buf, size_t
 {
     uint64_t first = 0;
     struct behind last = {ranks, UINT64_MAX};
-    char names[256] = "";
+    char names[256] = "", where[64] = "";
 
     if (any(has_left, ranks, n)) {
         lk_rank_names(has_left, ranks, n, names, sizeof names);
@@ -58,7 +58,13 @@ void lk_verdict_stall(const struct lk_rank_view *ranks, int n, char *buf, size_t
     }
     if (any(is_silent, ranks, n)) {
         lk_rank_names(is_silent, ranks, n, names, sizeof names);
-        snprintf(buf, size, "%s did not answer: stopped, or busy outside of collectives", names);
+        for (int i = 0; i < n; i++)
+            if (ranks[i].answered && ranks[i].inside && position(&ranks[i]) > first)
+                first = position(&ranks[i]);
+        if (first)
+            snprintf(where, sizeof where, "; others are in collective %" PRIu64, first / 2);
+        snprintf(buf, size, "%s did not answer: stopped, or busy outside of collectives%s", names,
+                 where);
         return;
     }
     for (int i = 0; i < n; i++) {

@@ -101,7 +101,7 @@ static void assert_says(const char *text, enum lk_coll coll, const char *what)
 
     ck_assert_msg(!strncmp(text, name, strlen(name)), "%s", text);
     ck_assert_msg(strtol(text + strlen(name), &end, 10) < CALLS, "%s", text);
-    ck_assert_msg(!strncmp(end, ": ", 2) && !strcmp(end + 2, what), "%s", text);
+    ck_assert_msg(!strncmp(end, ": ", 2) && !strncmp(end + 2, what, strlen(what)), "%s", text);
 }
 
 START_TEST(all_name_the_culprit)

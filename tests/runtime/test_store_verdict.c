@@ -15,7 +15,7 @@ static const struct {
       {LK_RANK_HERE, 1, 1, 5},
       {LK_RANK_HERE, 0, 0, 0},
       {LK_RANK_HERE, 1, 0, 5}},
-     "rank 2 did not answer: stopped, or busy outside of collectives"},
+     "rank 2 did not answer: stopped, or busy outside of collectives; others are in collective 4"},
     {{{LK_RANK_HERE, 1, 1, 5},
       {LK_RANK_LEFT, 0, 0, 0},
       {LK_RANK_HERE, 0, 0, 0},
