@@ -100,6 +100,8 @@ struct lk_writer;
  * @sum) gets an apostrophe before it, which lk_csv_text takes off again.
  */
 enum lk_status lk_csv_put(struct lk_writer *w, const char *text);
+/* As lk_csv_put, always in quotes, as gnuplot wants texts. */
+enum lk_status lk_csv_put_quoted(struct lk_writer *w, const char *text);
 /* Return true for a text that a spreadsheet would take for a formula; numbers are none. */
 bool lk_csv_is_formula(const char *text);
 

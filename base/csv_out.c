@@ -14,13 +14,9 @@ bool lk_csv_is_formula(const char *text)
            lk_parse_double(text + (*text == '+'), &v) != LK_OK;
 }
 
-enum lk_status lk_csv_put(struct lk_writer *w, const char *text)
+enum lk_status lk_csv_put_quoted(struct lk_writer *w, const char *text)
 {
-    const char *mark = lk_csv_is_formula(text) ? "'" : "";
-
-    if (!strpbrk(text, ",\"\r\n"))
-        return lk_writer_printf(w, "%s%s", mark, text);
-    LK_PASS(lk_writer_printf(w, "\"%s", mark));
+    LK_PASS(lk_writer_printf(w, "\"%s", lk_csv_is_formula(text) ? "'" : ""));
     for (; *text; text++) {
         if (*text == '"')
             LK_PASS(lk_writer_put(w, "\"\"", 2));
@@ -28,4 +24,11 @@ enum lk_status lk_csv_put(struct lk_writer *w, const char *text)
             LK_PASS(lk_writer_put(w, *text == '\n' || *text == '\r' ? " " : text, 1));
     }
     return lk_writer_put(w, "\"", 1);
+}
+
+enum lk_status lk_csv_put(struct lk_writer *w, const char *text)
+{
+    if (strpbrk(text, ",\"\r\n"))
+        return lk_csv_put_quoted(w, text);
+    return lk_writer_printf(w, "%s%s", lk_csv_is_formula(text) ? "'" : "", text);
 }

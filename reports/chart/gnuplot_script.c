@@ -124,7 +124,7 @@ static size_t count_lines(const char *text, size_t most)
 static enum lk_status put_field(struct lk_writer *w, const char *text)
 {
     LK_PASS(lk_writer_put(w, ",", 1));
-    return lk_csv_put(w, text ? text : "");
+    return lk_csv_put_quoted(w, text ? text : "");
 }
 
 static enum lk_status put_number(struct lk_writer *w, const char *before, double v)
