@@ -51,6 +51,14 @@ const char *lk_units_base(enum lk_dimension dim);
  */
 const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size_t size);
 
+/* Return the unit in which people read values as large as `like`, as a factor on the base unit: 1e9
+ * for 40e9 B/s. 0 is read in the base unit. */
+double lk_units_shown(enum lk_dimension dim, double like);
+/* Format a round value in that unit, without more digits than it has: "2 MiB", "100 GB/s", "0".
+ * Returns buf; 40 bytes are enough. */
+const char *lk_units_round(enum lk_dimension dim, double value, double like, char *buf,
+                           size_t size);
+
 /* Write the bounds of an interval, all formatted, to stand behind its value: "14.2 to 14.6" where
  * all three have one unit, else "980 us to 1.02 ms". Returns buf. */
 const char *lk_units_bounds(const char *value, const char *lo, const char *hi, char *buf,

@@ -40,6 +40,30 @@ static const struct lk_unit *unit_for(enum lk_dimension dim, double v)
     return best;
 }
 
+static const struct lk_unit *unit_like(enum lk_dimension dim, double like)
+{
+    return isfinite(like) && like != 0 ? unit_for(dim, fabs(like)) : base_unit(dim);
+}
+
+double lk_units_shown(enum lk_dimension dim, double like)
+{
+    const struct lk_unit *u = unit_like(dim, like);
+
+    return u->mul / u->div;
+}
+
+const char *lk_units_round(enum lk_dimension dim, double value, double like, char *buf, size_t size)
+{
+    const struct lk_unit *u = unit_like(dim, like);
+    const char *unit = u->name[0] == '1' || value == 0 ? "" : u->name;
+    struct lk_locales l = lk_c_locale_enter();
+
+    snprintf(buf, size, "%.9g%s%s", value * u->div / u->mul, *unit && *unit != '/' ? " " : "",
+             unit);
+    lk_c_locale_leave(l);
+    return buf;
+}
+
 const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size_t size)
 {
     const struct lk_unit *u;
@@ -56,7 +80,7 @@ const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size
         snprintf(buf, size, "-");
         return buf;
     }
-    u = isfinite(value) && value != 0 ? unit_for(dim, fabs(value)) : base_unit(dim);
+    u = unit_like(dim, value);
     unit = u->name[0] == '1' ? "" : u->name;
     gap = *unit && *unit != '/' ? " " : "";
     shown = value * u->div / u->mul;

@@ -129,6 +129,8 @@ static inline bool plan_asked(const struct plan_options *o)
               .help = "gradient noise scale, samples; default: the job's"),                        \
     PLAN_REAL(OPTION, "price", price_per_hour,                                                     \
               .help = "price of a GPU per hour; default: the cluster's"),                          \
+    OPTION("currency", plan.request.currency, TEXT,                                                \
+           .help = "currency of the price, e.g. USD; default: the cluster's"),                     \
     PLAN_REAL(OPTION, "power", power_W, .help = "power of a GPU, W; default: the cluster's"),      \
     OPTION("device-memory", plan.request.device_bytes, SIZE, .min = 1, .max = 1e18,                \
         .help = "memory of a GPU; default: the cluster's"),                                        \

@@ -10,6 +10,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/compare_impl.h"
+#include "commands/forecast_job.h"
 #include "sim/cluster_compare.h"
 #include "sim/forecast/contradiction.h"
 #include "sim/forecast/paired.h"
@@ -49,9 +50,9 @@ static enum lk_status compare(const struct side *a, const struct side *b, char l
         break;
     case KIND_FORECAST: {
         const struct lk_drawn_forecast x = {&a->of.forecast, a->drawn.draws_s, a->drawn.n_draws,
-                                            COMPARE_SEED};
+                                            FORECAST_JOB_SEED};
         const struct lk_drawn_forecast y = {&b->of.forecast, b->drawn.draws_s, b->drawn.n_draws,
-                                            COMPARE_SEED};
+                                            FORECAST_JOB_SEED};
 
         LK_PASS(lk_compare_drawn(&x, &y, &out->points));
         break;
@@ -242,11 +243,13 @@ static enum lk_status say_cost(const struct sides *s, int side, const struct lk_
                                struct lk_page *page)
 {
     double cost[2] = {NAN, NAN};
+    const char *money[2] = {"", ""};
     const int of[2] = {0, side};
 
     for (int k = 0; k < 2; k++) {
         const struct lk_forecast *f = &s->v[of[k]].of.forecast;
 
+        money[k] = lk_forecast_has_currency(f) ? f->currency : "";
         for (size_t i = 0; i < f->n_points; i++)
             if (f->points[i].config.world_size == r->gpus && f->points[i].plan.known &&
                 f->points[i].step_s == (k ? r->b.value : r->a.value))
@@ -254,8 +257,9 @@ static enum lk_status say_cost(const struct sides *s, int side, const struct lk_
     }
     if (isnan(cost[0]) || isnan(cost[1]))
         return LK_OK;
-    return lk_page_say(page, "A million samples cost %.2f on %s and %.2f on %s.", cost[1],
-                       called(s, (char)('A' + side)), cost[0], called(s, 'A'));
+    return lk_page_say(page, "A million samples cost %.2f%s%s on %s and %.2f%s%s on %s.", cost[1],
+                       *money[1] ? " " : "", money[1], called(s, (char)('A' + side)), cost[0],
+                       *money[0] ? " " : "", money[0], called(s, 'A'));
 }
 
 static enum lk_status say(const struct lk_run_comparison *c, const struct sides *s, int side,

@@ -50,6 +50,4 @@ enum lk_status compare_sides_open(const char *const axes[LK_AXIS_COUNT], const c
                                   struct sides *out);
 void compare_sides_fini(struct sides *s);
 
-enum { COMPARE_SEED = 1 }; /* of the forecasts that are made here, as `predict` has it */
-
 #endif

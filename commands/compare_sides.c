@@ -4,11 +4,8 @@
 #include "commands/compare_impl.h"
 
 #include "base/file.h"
-#include "commands/axis_lists.h"
-#include "commands/evidence_inputs.h"
+#include "commands/forecast_job.h"
 #include "commands/inputs.h"
-#include "facts/compare.h"
-#include "sim/forecast/paired.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,16 +17,14 @@ static const char *const schemas[] = {COMPARE_KIND_LIST(LK_WORD_THIRD)};
 
 static enum lk_status kind_of(const char *name, enum kind *out)
 {
-    size_t k;
+    static const enum kind kinds[] = {[OPERAND_FOLDER] = KIND_RUN, [OPERAND_PRESET] = KIND_CLUSTER};
+    enum operand operand = operand_of(name);
+    size_t k = 0;
 
-    *out = lk_is_folder(name) ? KIND_RUN : KIND_CLUSTER;
-    if (*out == KIND_RUN ||
-        (!lk_is_file(name) && !strchr(name, '/') && !lk_ends_with(name, ".json")))
-        return LK_OK;
-    LK_PASS(lk_file_check(name));
-    LK_PASS(find_schema(name, schemas, KIND_COUNT,
-                        "only runs, clusters, forecasts and jobs can be compared", &k));
-    *out = (enum kind)k;
+    if (operand == OPERAND_FILE)
+        LK_PASS(find_schema(name, schemas, KIND_COUNT,
+                            "only runs, clusters, forecasts and jobs can be compared", &k));
+    *out = operand == OPERAND_FILE ? (enum kind)k : kinds[operand];
     return LK_OK;
 }
 
@@ -96,58 +91,25 @@ static enum lk_status read_sides(const char **names, int n, struct sides *out)
 
 /* ---- A job on clusters ---- */
 
-enum { DRAWS = 200 }; /* as `predict` has them */
-
-/* Forecast a job on one cluster, as `predict` does. */
-static enum lk_status forecast_on(const char *job, const struct axis_lists *lists, struct side *s)
-{
-    enum lk_status st = LK_OK;
-    static const struct machine_facts no_facts = {0};
-    static const struct lk_plan_request no_plan = {0};
-    struct evidence_inputs in = {0};
-    struct lk_cluster cluster = {0};
-
-    LK_TRY(find_cluster(s->name, &cluster));
-    in.request.grid =
-        (struct lk_forecast_request){.level = LK_COMPARE_LEVEL,
-                                     .draws = DRAWS,
-                                     .seed = COMPARE_SEED,
-                                     .network_seed = lk_network_seed(COMPARE_SEED, &cluster),
-                                     .plan = &no_plan};
-    axis_lists_ask(lists, &in.request.grid);
-    LK_TRY(evidence_open_job(&job, 1, s->name, &no_facts, &in));
-    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &s->of.forecast, &s->drawn));
-    s->read = true;
-out:
-    evidence_fini(&in);
-    lk_cluster_fini(&cluster);
-    return st;
-}
-
 /* Make the forecasts of the job names[0] on the clusters behind it. */
 static enum lk_status forecast_sides(const char *const axes[LK_AXIS_COUNT], const char **names,
                                      int n, struct sides *out)
 {
-    enum lk_status st = LK_OK;
-    struct axis_lists lists = {0};
-
     if (n < 3)
         return lk_fail(LK_EUSAGE, "on which other cluster? Usage: lockstep compare JOB CLUSTER "
                                   "CLUSTER... --gpus=8,64");
     if (!axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
-    LK_TRY(axis_lists_read(axes, &lists));
     out->job = names[0];
     for (int i = 1; i < n; i++) {
         struct side *s = &out->v[out->n];
 
         *s = (struct side){.name = names[i], .kind = KIND_FORECAST};
-        LK_TRY(forecast_on(names[0], &lists, s));
+        LK_PASS(forecast_job(names[0], names[i], axes, false, &s->of.forecast, &s->drawn));
+        s->read = true;
         out->n++;
     }
-out:
-    axis_lists_fini(&lists);
-    return st;
+    return LK_OK;
 }
 
 /* ---- Both ---- */

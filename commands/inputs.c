@@ -252,6 +252,15 @@ enum lk_status known_slow_add(struct lk_cluster *c, int most_gpus, const char *r
     return add_slow_list(c, links, true, most_gpus, "slow-link");
 }
 
+enum operand operand_of(const char *name)
+{
+    if (lk_is_folder(name))
+        return OPERAND_FOLDER;
+    return lk_file_exists(name) || strchr(name, '/') || lk_ends_with(name, ".json")
+               ? OPERAND_FILE
+               : OPERAND_PRESET;
+}
+
 enum lk_status find_schema(const char *path, const char *const *schemas, size_t n,
                            const char *expected, size_t *out)
 {
@@ -260,6 +269,7 @@ enum lk_status find_schema(const char *path, const char *const *schemas, size_t 
     const char *schema;
     size_t k = 0;
 
+    LK_TRY(lk_file_check(path));
     LK_TRY(lk_json_load(path, &doc));
     LK_TRY(lk_json_expect(lk_json_root(doc), LK_JSON_OBJECT));
     LK_TRY(lk_json_text(lk_json_root(doc), "schema", &schema));

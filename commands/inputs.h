@@ -19,6 +19,11 @@ enum lk_status find_cluster(const char *name, struct lk_cluster *out);
  */
 enum lk_status warn_of_contradictions(const struct lk_cluster *c, size_t known);
 
+/* What a command's word names. Without a file of its name, a word that looks like none is a
+ * preset's.
+ */
+enum operand { OPERAND_FOLDER, OPERAND_PRESET, OPERAND_FILE };
+enum operand operand_of(const char *name);
 /* Find which of n schemas a JSON file names. LK_EPARSE says the file's, and `expected`, which is a
  * sentence without its end. */
 enum lk_status find_schema(const char *path, const char *const *schemas, size_t n,

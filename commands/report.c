@@ -5,6 +5,7 @@
 #include "commands/common_rows.h"
 #include "commands/draw.h"
 #include "commands/forecast_page.h"
+#include "commands/report_forecast.h"
 #include "commands/report_input.h"
 #include "commands/report_page.h"
 #include "sim/forecast/contradiction.h"
@@ -81,7 +82,9 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     const struct lk_forecast *contradicted = NULL;
 
     LK_TRY(lk_alloc(&in, 1, sizeof *in));
-    LK_TRY(report_input_read(operands, (size_t)n, opt->title, in));
+    LK_TRY(report_input_read(operands, (size_t)n, in));
+    LK_TRY(report_forecast(in));
+    LK_TRY(report_input_name(in, opt->title));
     in->in.step = opt->step;
     LK_TRY(say_contradictions(in, &contradicted, page));
     LK_TRY(write_page(opt, operands, n, in, page));

@@ -26,15 +26,18 @@ static const char *text(const struct lk_table *t, size_t row, const char *column
 
 /* ---- Runs ---- */
 
-/* Return the row of the largest number in a column that is below `less`; n_rows: there is none. */
-static size_t next_row(const struct lk_table *t, const char *column, double less)
+/* Return the row that comes behind row `last` when the numbers of a column fall, equal ones in
+ * their order; last n_rows: the first. n_rows: there is none. */
+static size_t next_row(const struct lk_table *t, const char *column, size_t last)
 {
+    double least = last < t->n_rows ? number(t, last, column) : INFINITY;
     size_t best = t->n_rows;
 
     for (size_t r = 0; r < t->n_rows; r++) {
         double v = number(t, r, column);
+        bool behind = v < least || (v == least && last < t->n_rows && r > last);
 
-        if (v < less && (best == t->n_rows || v > number(t, best, column)))
+        if (behind && (best == t->n_rows || v > number(t, best, column)))
             best = r;
     }
     return best;
@@ -42,13 +45,12 @@ static size_t next_row(const struct lk_table *t, const char *column, double less
 
 static enum lk_status add_actions(const struct lk_table *t, struct report_changes *out)
 {
-    double last = INFINITY;
+    size_t r = t->n_rows;
 
-    for (size_t r; out->n < REPORT_CHANGES && (r = next_row(t, "gain", last)) < t->n_rows;) {
-        last = number(t, r, "gain");
+    while (out->n < REPORT_CHANGES && (r = next_row(t, "gain", r)) < t->n_rows) {
         LK_PASS(lk_asprintf(&out->says[out->n],
                             "%s: %.2f times the throughput (%.2f to %.2f); lockstep whatif %s",
-                            text(t, r, "action"), last, number(t, r, "gain_lo"),
+                            text(t, r, "action"), number(t, r, "gain"), number(t, r, "gain_lo"),
                             number(t, r, "gain_hi"), text(t, r, "option")));
         (void)lk_lines_capital(out->says[out->n++]);
     }
@@ -88,18 +90,19 @@ enum lk_status report_changes_of_runs(const struct lk_page *page, struct report_
 
 /* ---- What-ifs ---- */
 
-/* Return the point that gains most of those on as many GPUs, below a gain; NULL: none is left that
- * surely gains. */
+/* Return the point behind `last` (NULL: the first) in the order of gains, equal ones in their own,
+ * of those on as many GPUs that surely gain; NULL: none is left. */
 static const struct lk_forecast_point *next_point(const struct lk_forecast *f, int gpus,
-                                                  double below)
+                                                  const struct lk_forecast_point *last)
 {
     const struct lk_forecast_point *best = NULL;
 
-    for (size_t i = 0; i < f->n_points; i++) {
-        const struct lk_forecast_point *p = &f->points[i];
+    for (const struct lk_forecast_point *p = f->points; p < f->points + f->n_points; p++) {
+        bool behind = !last || p->gain.ratio < last->gain.ratio ||
+                      (p->gain.ratio == last->gain.ratio && p > last);
 
-        if (p->config.world_size == gpus && p->gain.known && p->gain.lo > 1 &&
-            p->gain.ratio < below && (!best || p->gain.ratio > best->gain.ratio))
+        if (p->config.world_size == gpus && p->gain.known && p->gain.lo > 1 && behind &&
+            (!best || p->gain.ratio > best->gain.ratio))
             best = p;
     }
     return best;
@@ -120,16 +123,14 @@ static bool is_other_batch(const struct lk_forecast *f, const struct lk_forecast
 
 enum lk_status report_changes_of_forecast(const struct lk_forecast *f, struct report_changes *out)
 {
-    const struct lk_forecast_point *p;
-    double last = INFINITY;
+    const struct lk_forecast_point *p = NULL;
     int gpus = 0;
 
     for (size_t i = 0; i < f->n_points; i++)
         gpus = f->points[i].config.world_size > gpus ? f->points[i].config.world_size : gpus;
-    while (out->n < REPORT_CHANGES && (p = next_point(f, gpus, last))) {
+    while (out->n < REPORT_CHANGES && (p = next_point(f, gpus, p))) {
         char words[LK_ANSWER_WORDS];
 
-        last = p->gain.ratio;
         LK_PASS(lk_asprintf(&out->says[out->n],
                             "%s on %d GPUs: %.2f times the throughput (%.2f to %.2f), more with "
                             "probability %.0f %%%s",

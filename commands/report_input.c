@@ -51,7 +51,7 @@ static enum lk_status forecast_title(const struct lk_forecast *f, size_t n, char
     return lk_asprintf(out, "%s: %zu forecasts", f[0].job, n);
 }
 
-static enum lk_status make_title(struct report_input *r, const char *title)
+enum lk_status report_input_name(struct report_input *r, const char *title)
 {
     if (title)
         LK_PASS(lk_strdup(&r->title, title));
@@ -212,16 +212,12 @@ static enum lk_status kind_of_file(const char *path, enum report_kind *out)
 
 static enum lk_status kind_of(const char *name, enum report_kind *out)
 {
-    *out = REPORT_RUN;
-    if (lk_is_folder(name))
-        *out = lk_import_is(name) ? REPORT_IMPORT : REPORT_RUN;
-    else if (!lk_file_exists(name) && !strchr(name, '/') && !lk_ends_with(name, ".json"))
-        *out = REPORT_CLUSTER;
-    else if (lk_is_file(name) && lk_import_reads(name))
-        *out = REPORT_IMPORT;
-    else
-        return kind_of_file(name, out);
-    return LK_OK;
+    enum operand operand = operand_of(name);
+    bool import =
+        operand == OPERAND_FOLDER ? lk_import_is(name) : lk_is_file(name) && lk_import_reads(name);
+
+    *out = import ? REPORT_IMPORT : operand == OPERAND_PRESET ? REPORT_CLUSTER : REPORT_RUN;
+    return operand == OPERAND_FILE && !import ? kind_of_file(name, out) : LK_OK;
 }
 
 static enum lk_status sort_operands(struct report_input *r, const char *const *names, size_t n)
@@ -261,8 +257,7 @@ static enum lk_status read_job(struct report_input *r)
     return st == LK_EEVIDENCE ? LK_OK : st;
 }
 
-enum lk_status report_input_read(const char *const *operands, size_t n, const char *title,
-                                 struct report_input *out)
+enum lk_status report_input_read(const char *const *operands, size_t n, struct report_input *out)
 {
     const struct report_operands *of = out->operands;
 
@@ -282,14 +277,15 @@ enum lk_status report_input_read(const char *const *operands, size_t n, const ch
                                     &out->runs));
     if (out->runs.n)
         LK_PASS(take_runs(out));
-    LK_PASS(read_job(out));
-    return make_title(out, title);
+    return read_job(out);
 }
 
 void report_input_fini(struct report_input *r)
 {
-    for (size_t i = 0; i < r->in.n_forecasts; i++)
+    for (size_t i = 0; i < r->in.n_forecasts; i++) {
         lk_forecast_fini(&r->forecasts[i]);
+        lk_forecast_fini(&r->settings[i]);
+    }
     if (r->analyzed)
         analyzed_fini(r->analyzed);
     free(r->analyzed);
@@ -304,4 +300,5 @@ void report_input_fini(struct report_input *r)
     free(r->title);
     free(r->losses_title);
     free(r->machine);
+    free(r->refused);
 }

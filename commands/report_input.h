@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { REPORT_OPERANDS_MAX = 64 };
+enum { REPORT_OPERANDS_MAX = 64, REPORT_GPUS_MOST = 1024 };
 
 enum report_kind {
     REPORT_RUN,    /* a folder of runs */
@@ -44,15 +44,20 @@ struct report_input {
     struct lk_plot_losses losses;
     struct lk_plot_ranks ranks;
     char *title, *losses_title, *machine;
+    /* Forecasts that were made here, of a job on clusters without one: of each its cluster,
+     * borrowed (NULL: it was read), the counts of GPUs, and why others are not (NULL: all are). */
+    const char *made_on[REPORT_OPERANDS_MAX];
+    struct lk_forecast settings[REPORT_OPERANDS_MAX]; /* of each, other settings on most GPUs */
+    char counts[64], *refused;
 };
 
 /*
- * Read n operands. title: of all plots; NULL: one is made of model, hardware and date. LK_EUSAGE:
- * an operand is of no kind, runs and traces of other programs are mixed, or there are two jobs.
- * report_input_fini frees *out, whatever is returned.
+ * Read n operands. LK_EUSAGE: an operand is of no kind, runs and traces of other programs are
+ * mixed, or there are two jobs. report_input_fini frees *out, whatever is returned.
  */
-enum lk_status report_input_read(const char *const *operands, size_t n, const char *title,
-                                 struct report_input *out);
+enum lk_status report_input_read(const char *const *operands, size_t n, struct report_input *out);
+/* Set the title of all plots; NULL: one is made of model, hardware and date. */
+enum lk_status report_input_name(struct report_input *in, const char *title);
 void report_input_fini(struct report_input *in);
 
 #endif

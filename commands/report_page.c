@@ -9,6 +9,7 @@
 #include "commands/report_changes.h"
 #include "facts/forecast_answer.h"
 #include "reports/html.h"
+#include "reports/plot/grid.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -24,7 +25,7 @@ struct section {
     struct lk_chart_list charts;
 };
 
-enum { SECTIONS_MAX = REPORT_OPERANDS_MAX + 2 };
+enum { SECTIONS_MAX = REPORT_OPERANDS_MAX + 3 };
 struct sections {
     struct section v[SECTIONS_MAX];
     size_t n;
@@ -160,6 +161,27 @@ static enum lk_status add_forecasts_together(const struct report_input *in, stru
     return add_curves(in, in->in.forecasts, in->in.n_forecasts, x);
 }
 
+/* Append what other settings gain, where they were tried. */
+static enum lk_status add_settings(const struct lk_forecast *f, struct section *x)
+{
+    static enum lk_status (*const make[])(struct lk_chart *, const struct lk_forecast *) = {
+        lk_chart_gains, lk_chart_heat_map};
+
+    for (size_t i = 0; f->n_points && i < LK_COUNT(make); i++) {
+        struct lk_chart c = {0};
+        enum lk_status st;
+
+        LK_PASS(lk_array_grow(&x->charts.charts, &x->charts.capacity, x->charts.n + 1,
+                              sizeof *x->charts.charts));
+        st = make[i](&c, f);
+        if (st == LK_EEVIDENCE)
+            continue;
+        LK_PASS(st);
+        x->charts.charts[x->charts.n++] = c;
+    }
+    return LK_OK;
+}
+
 static enum lk_status add_forecast(const struct report_input *in, size_t at, struct sections *s)
 {
     const struct lk_forecast *f = &in->in.forecasts[at];
@@ -169,12 +191,27 @@ static enum lk_status add_forecast(const struct report_input *in, size_t at, str
 
     LK_TRY(lk_asprintf(&heading, "Forecast: %s on %s", f->job, f->cluster));
     LK_TRY(begin(s, heading, NULL, NULL, &x));
+    if (in->made_on[at])
+        LK_TRY(lk_asprintf(&x->command, "lockstep predict %s %s --gpus=%s",
+                           in->operands[REPORT_JOB].names[0], in->made_on[at], in->counts));
     LK_TRY(forecast_page(f, &x->page));
-    LK_TRY(report_changes_of_forecast(f, &x->changes));
-    st = add_curves(in, f, 1, x);
+    LK_TRY(report_changes_of_forecast(in->made_on[at] ? &in->settings[at] : f, &x->changes));
+    LK_TRY(add_curves(in, f, 1, x));
+    st = add_settings(&in->settings[at], x);
 out:
     free(heading);
     return st;
+}
+
+/* Say why the job was not forecast on a cluster. */
+static enum lk_status add_refused(const struct report_input *in, struct sections *s)
+{
+    struct section *x;
+
+    if (!in->refused)
+        return LK_OK;
+    LK_PASS(begin(s, "What is not forecast", NULL, NULL, &x));
+    return lk_page_say(&x->page, "%s", in->refused);
 }
 
 /* Add clusters: their collectives beside what they should take. Those without points are inputs
@@ -325,6 +362,7 @@ static enum lk_status fill_sections(const struct report_input *in, struct sectio
     LK_PASS(add_forecasts_together(in, s));
     for (size_t i = 0; i < in->in.n_forecasts; i++)
         LK_PASS(add_forecast(in, i, s));
+    LK_PASS(add_refused(in, s));
     LK_PASS(add_runs(in, s));
     return add_clusters(in, s);
 }

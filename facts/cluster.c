@@ -367,6 +367,8 @@ static const struct lk_member cluster_rows[] = {
     LK_MEMBER_GROUP("stragglers", &straggler_record, "straggler law: how uneven ranks are"),
     ROW(price_per_hour, "price_per_hour", QUANTITY, OPTIONAL, .dim = LK_DIM_PRICE,
         .help = "price of one GPU"),
+    ROW(currency, "currency", TEXT, SPARSE, .absent_text = "", .help = "of the price, e.g. USD",
+        .without = "not known"),
     ROW(power_W, "power", QUANTITY, OPTIONAL, .dim = LK_DIM_POWER, .help = "power of one GPU"),
     ROW(gpu_mtbf_s, "gpu_mtbf", QUANTITY, OPTIONAL, .dim = LK_DIM_TIME,
         .help = "mean time between failures of one GPU that stop a job: for goodput"),

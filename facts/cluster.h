@@ -183,8 +183,9 @@ struct lk_cluster {
 #undef LK_STRAGGLER_FIELD_
     struct lk_cluster_slow *slow; /* stragglers.known */
     size_t n_slow;
-    /* Price and power of one GPU, optional; money may be in any unit, and costs have the same. */
+    /* Price and power of one GPU, optional; costs are in the currency of the price. */
     struct lk_quantity price_per_hour, power_W;
+    char *currency; /* e.g. "USD"; "": not known */
     /* Failures, all optional: mean time between failures of one GPU that stop a job; time from a
      * failure to the first step after it; rate of writing checkpoints, all ranks together. */
     struct lk_quantity gpu_mtbf_s, restart_s, checkpoint_Bps;

@@ -275,6 +275,23 @@ static const struct lk_member point_rows[] = {
 static const struct lk_record point_record = {.size = sizeof(struct lk_forecast_point),
                                               .rows = point_rows};
 
+#define ROW(field, key, ...) LK_MEMBER(struct lk_forecast_measured, field, key, __VA_ARGS__)
+static const struct lk_member measured_rows[] = {
+    ROW(config.world_size, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
+    ROW(config.nodes, "nodes", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "nodes"),
+    ROW(config.local_batch, "local_batch", INT, REQUIRED, .max = LK_BATCH_MAX,
+        .help = "samples a micro-batch and GPU; 0: not known"),
+    ROW(config.accumulation, "accumulation", INT, REQUIRED, .min = 1, .max = LK_ACCUMULATION_MAX,
+        .help = "micro-batches a step"),
+    ROW(config.cap_bytes, "bucket_cap_bytes", UINT, REQUIRED,
+        .help = "limit of a bucket; 0: not known"),
+    ROW(step_s, "step_s", NUMBER, REQUIRED, .help = "mean step of its runs"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record measured_record = {
+    .size = sizeof(struct lk_forecast_measured), .rows = measured_rows, .one_line = true};
+
 #define ROW(field, key, ...) LK_MEMBER(struct lk_backtest, field, key, __VA_ARGS__)
 static const struct lk_member backtest_rows[] = {
     ROW(what, "what", CHARS, REQUIRED, .help = "held-out run, and from what it was predicted"),
@@ -311,6 +328,7 @@ static enum lk_status check_forecast(struct lk_json *root, void *base)
     struct lk_forecast *f = base;
 
     f->points_capacity = f->n_points;
+    f->measured_capacity = f->n_measured;
     f->backtests_capacity = f->n_backtests;
     f->answer_capacity = f->n_answer;
     f->contradictions_capacity = f->n_contradictions;
@@ -328,11 +346,18 @@ static const struct lk_member forecast_rows[] = {
     ROW(cluster, "cluster", TEXT, REQUIRED, .help = "name of the cluster"),
     ROW(reference, "reference", TEXT, REQUIRED, .help = "what efficiency refers to"),
     ROW(sample_unit, "sample_unit", TEXT, REQUIRED, .help = "what a sample is"),
+    ROW(currency, "currency", TEXT, SPARSE, .absent_text = "", .help = "of all money",
+        .without = "not known"),
     ROW(level, "level", NUMBER, REQUIRED, .help = "probability of the intervals"),
+    ROW(knee_gpus, "knee_gpus", INT, SPARSE, .min = 1, .max = LK_RANKS_MAX,
+        .help = "GPUs at which weak scaling has its knee", .without = "none is known"),
     ROW(axes, "axes", OWN, OPTIONAL, .own = &axes_of_forecast,
         .help = "names of a what-if's axes that no other member says", .without = "none"),
     ROW(points, "points", LIST, REQUIRED, .of = &point_record,
         .count = offsetof(struct lk_forecast, n_points), .help = "predicted configurations"),
+    ROW(measured, "measured", LIST, SPARSE, .of = &measured_record,
+        .count = offsetof(struct lk_forecast, n_measured),
+        .help = "configurations that were measured", .without = "none"),
     ROW(backtests, "backtests", LIST, REQUIRED, .of = &backtest_record,
         .count = offsetof(struct lk_forecast, n_backtests),
         .help = "runs that were predicted from the others"),

@@ -3,7 +3,7 @@
  * configuration asked for, with interval, evidence and back-test. `predict` and `whatif` write it.
  *
  * Times are seconds where the name ends in _s, intervals (lo, hi) have the forecast's level, and
- * money is in the unit of the cluster's price_per_hour.
+ * money is in `currency`, which is that of the price of a GPU's hour.
  */
 #ifndef LK_FACTS_FORECAST_H
 #define LK_FACTS_FORECAST_H
@@ -131,6 +131,12 @@ struct lk_forecast_point {
     lk_forecast_word words[LK_FORECAST_AXES_MAX]; /* values on the axes; empty: unchanged */
 };
 
+/* A configuration that was measured, whether a point is asked for there or not. */
+struct lk_forecast_measured {
+    struct lk_config config;
+    double step_s; /* mean of its runs, or its row of a table */
+};
+
 /* A back-test: a held-out run, predicted from the others. */
 struct lk_backtest {
     char what[96]; /* e.g. "2 GPUs from 1", "local batch 8 from 2, 4, 16" */
@@ -172,11 +178,15 @@ struct lk_forecast {
     char *job, *cluster; /* names */
     char *reference;     /* the configuration with efficiency 1, e.g. "1 GPU, local batch 4" */
     char *sample_unit;   /* what a sample is, e.g. "sequence of 64 tokens" */
+    char *currency;      /* of all money, e.g. "USD"; "": not known */
+    int knee_gpus;       /* where weak scaling ends (sim/forecast/forecast.h); 0: not known */
     double level;        /* level of the intervals, 0.90 */
     lk_forecast_word axes[LK_FORECAST_AXES_MAX]; /* names of the axes, as columns show them */
     size_t n_axes;
     struct lk_forecast_point *points;
     size_t n_points, points_capacity;
+    struct lk_forecast_measured *measured;
+    size_t n_measured, measured_capacity;
     struct lk_backtest *backtests;
     size_t n_backtests, backtests_capacity;
     char **answer; /* sentences that say what matters, the first one first */
@@ -212,6 +222,11 @@ enum lk_status lk_forecast_assume(struct lk_forecast *f, const char *what, const
  * same words on all axes: they differ in GPUs and nodes only. */
 bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecast_point *a,
                             const struct lk_forecast_point *b);
+/* Return true if the currency of a forecast's money is known. */
+static inline bool lk_forecast_has_currency(const struct lk_forecast *f)
+{
+    return f->currency && *f->currency;
+}
 /* Return the largest loss of a point; LK_LOSS_IDEAL: none is known, or none is above 0.1 %. */
 enum lk_loss lk_forecast_largest_loss(const struct lk_forecast_point *p);
 /* Make result tables of the points (forecast.csv's columns, without the plan's) and of the

@@ -393,13 +393,17 @@ static enum lk_status part_table(const struct lk_forecast *f, int part, bool all
     struct lk_table *t = NULL;
     enum shown shown = shown_of(f, all);
     size_t n = append(key_columns, LK_COUNT(key_columns), columns, 0), keys;
+    char title[128];
 
     keys = append_axes(f, columns, n);
     n = append_used(f, part, columns, keys);
     *out = NULL;
     if (n == keys)
         return LK_OK;
-    LK_TRY(lk_table_create(parts[part].title, columns, n, &t));
+    snprintf(title, sizeof title, "%s%s%.20s", parts[part].title,
+             lk_forecast_has_currency(f) ? "; money in " : "",
+             lk_forecast_has_currency(f) ? f->currency : "");
+    LK_TRY(lk_table_create(title, columns, n, &t));
     for (size_t i = 0; i < f->n_points; i++)
         if (is_shown(&f->points[i], shown))
             LK_TRY(part_row(t, f, part, &f->points[i]));

@@ -14,8 +14,8 @@
 #include "facts/forecast.h"
 #include "page/memory.h"
 #include "reports/chart/svg.h"
-#include "reports/plot/losses.h"
-#include "reports/plot/scaling.h"
+#include "reports/plot/grid.h"
+#include "reports/plot/plots.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,34 +140,76 @@ static void part(const struct lk_forecast *f, struct lk_forecast_point *points,
     if (parts[1].n_points) {
         parts[0].cluster = "asked for";
         parts[1].cluster = "as it is now";
+        parts[1].knee_gpus = 0; /* it is that of what was asked for */
     }
 }
 
-/* Draw the curve and the losses of a forecast; *n counts the pictures. */
-static enum lk_status draw(int *n)
+/* What page.js asks to see of a forecast: the curve and the losses of an answer; the heat map of a
+ * grid; all plots that `report` makes of it. */
+enum view { VIEW_ANSWER, VIEW_GRID, VIEW_ALL };
+
+/* Draw a chart that was made; *n counts the pictures. Without evidence there is none. */
+static enum lk_status draw_made(enum lk_status made, struct lk_chart *c, int *n)
+{
+    if (made == LK_EEVIDENCE)
+        return LK_OK;
+    LK_PASS(made);
+    return draw_chart(c, (*n)++);
+}
+
+static enum lk_status draw_answer(const struct lk_forecast *f, int *n)
 {
     enum lk_status st = LK_OK;
-    struct lk_forecast f = {0}, parts[2];
+    struct lk_forecast parts[2];
     struct lk_forecast_point *points = NULL;
     struct lk_chart c = {0};
 
-    LK_TRY(lk_forecast_read("forecast.json", &f));
-    LK_TRY(lk_alloc(&points, f.n_points, sizeof *points));
-    part(&f, points, parts);
-    LK_TRY(lk_chart_efficiency(&c, parts, parts[1].n_points ? 2 : 1));
-    LK_TRY(draw_chart(&c, (*n)++));
-    if (lk_chart_losses(&c, parts, 1) == LK_OK)
-        LK_TRY(draw_chart(&c, (*n)++));
+    LK_TRY(lk_alloc(&points, f->n_points, sizeof *points));
+    part(f, points, parts);
+    LK_TRY(draw_made(lk_chart_efficiency(&c, parts, parts[1].n_points ? 2 : 1), &c, n));
+    LK_TRY(draw_made(lk_chart_losses(&c, parts, 1), &c, n));
 out:
     free(points);
+    return st;
+}
+
+static enum lk_status draw_all(const struct lk_forecast *f, int *n)
+{
+    const struct lk_report_input in = {.forecasts = f, .n_forecasts = 1, .step = -1};
+    enum lk_status st = LK_OK;
+    struct lk_chart_list list = {0};
+
+    st = lk_plots_make(&in, &list);
+    if (st == LK_EEVIDENCE)
+        st = LK_OK;
+    LK_TRY(st);
+    for (size_t i = 0; i < list.n; i++)
+        LK_TRY(draw_chart(&list.charts[i], (*n)++));
+out:
+    lk_chart_list_fini(&list);
+    return st;
+}
+
+static enum lk_status draw(enum view view, int *n)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast f = {0};
+    struct lk_chart c = {0};
+
+    LK_TRY(lk_forecast_read("forecast.json", &f));
+    if (view == VIEW_GRID)
+        st = draw_made(lk_chart_heat_map(&c, &f), &c, n);
+    else
+        st = view == VIEW_ALL ? draw_all(&f, n) : draw_answer(&f, n);
+out:
     lk_forecast_fini(&f);
     return st;
 }
 
-/* Draw the last forecast as "chart-0.svg" and so on. Return how many there are. */
-EXPORT(int, draw, void)
+/* Draw the last forecast as "chart-0.svg" and so on. Return how many there are; -1: it failed. */
+EXPORT(int, draw, int view)
 {
     int n = 0;
 
-    return draw(&n) == LK_OK ? n : 0;
+    return draw((enum view)view, &n) == LK_OK ? n : -1;
 }

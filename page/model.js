@@ -104,11 +104,13 @@ async function lockstepModel(bytes) {
 
     module = (await WebAssembly.instantiate(bytes, {wasi_snapshot_preview1: system})).instance.exports;
     module._initialize();
-    /* Return the pictures of the last forecast, each an SVG element. */
-    function charts() {
-        const all = [];
+    /* Return the pictures of the last forecast, each an SVG element: of its "answer", its "grid", or "all". */
+    function charts(view = "answer") {
+        const all = [], n = module.page_draw(["answer", "grid", "all"].indexOf(view));
 
-        for (let i = 0, n = module.page_draw(); i < n; i++)
+        if (n < 0)
+            throw new Error(error());
+        for (let i = 0; i < n; i++)
             all.push(read(`chart-${i}.svg`));
         return all;
     }

@@ -47,6 +47,11 @@
     const value = (s) => state[s.name] === undefined ? s.now() : state[s.name];
     const setting = (name) => settings.find((s) => s.name === name);
 
+    /* What holds now, in words: what a print says instead of the sliders. */
+    function inForce() {
+        return settings.filter((s) => value(s) !== "").map((s) => `${s.label} ${value(s)}${isSet(s) && s.now() ? ` (now ${s.now()})` : ""}`).join(", ") + ".";
+    }
+
     /* Counts of GPUs of the curve: powers of two, and the one that is asked for. */
     function counts() {
         const at = Number(value(setting("gpus"))), most = Math.max(at, 1024);
@@ -61,6 +66,14 @@
         const command = set.some((s) => s.machine) ? "whatif" : "predict";
 
         return [command, "job.json", "cluster.json", "--gpus=" + counts().join(",")].concat(set.map((s) => `--${s.name}=${value(s)}`));
+    }
+
+    /* The words that ask for the heat map: bucket cap by accumulation at the chosen count, all else as it is set. */
+    function gridWords() {
+        const set = settings.filter((s) => !["gpus", "bucket-cap", "accumulation"].includes(s.name) && !s.here && isSet(s));
+
+        return ["whatif", "job.json", "cluster.json", "--gpus=" + value(setting("gpus")), "--bucket-cap=1MiB,4MiB,16MiB,25MiB,100MiB,400MiB",
+                "--accumulation=1,2,4,8,16"].concat(set.map((s) => `--${s.name}=${value(s)}`));
     }
 
     /* ---- The state in the fragment ---- */
@@ -93,10 +106,20 @@
     }
 
     function answer(model, request) {
+        const own = request.words.length === 0; /* a forecast that was dropped is only drawn */
+
+        if (!own)
+            model.remove("forecast.json");
         for (const name in request.files)
             model.put(name, request.files[name]);
-        model.remove("forecast.json");
-        return Object.assign(model.ask(request.words), {forecast: model.read("forecast.json"), charts: model.charts()});
+        const result = own ? {code: 0, page: "", error: "", log: ""} : model.ask(request.words);
+        const forecast = model.read("forecast.json");
+
+        try {
+            return Object.assign(result, {forecast, charts: forecast ? model.charts(request.view) : []});
+        } catch (error) {
+            return Object.assign(result, {code: 1, error: result.error || error.message, forecast: "", charts: []});
+        }
     }
 
     function inWorker(bytes) {
@@ -139,6 +162,8 @@
             model = await here(bytes);
         }
         return async function ask(request, show) {
+            if (request.waits && next) /* what somebody moved comes first */
+                return;
             next = {request, show};
             if (busy)
                 return;
@@ -240,7 +265,8 @@
             element("form", {class: "settings", "aria-label": "Settings"}, ...settings.map(control), reset),
             element("div", {class: "answers"},
                     element("p", {class: "error", role: "alert"}), element("div", {class: "lead", "aria-live": "polite"}),
-                    element("div", {class: "charts"}), element("div", {class: "numbers"}),
+                    element("div", {class: "charts"}), element("div", {class: "grid"}), element("div", {class: "numbers"}),
+                    element("p", {class: "in-force"}),
                     element("p", {class: "same"}, "The same from a shell: ", element("code", {class: "command"}), " ", copy, " ", save("job", "Save job.json"), " ", save("cluster", "Save cluster.json")),
                     element("p", {class: "note"}, "The page computes with the program's own model. Its C library rounds some functions another way, so numbers agree with the program's within one part in 10⁹. Drop a job, cluster or forecast file on the page to replace its own.")));
         root.querySelector("form").addEventListener("submit", (e) => e.preventDefault());
@@ -281,18 +307,34 @@
         root.querySelector(".command").textContent = "lockstep " + line.join(" ");
         root.querySelector(".charts").innerHTML = result.charts.join("");
         root.lockstep = result;
+        root.querySelector(".in-force").textContent = "Settings in force: " + inForce();
         root.dataset.state = draws ? "moving" : "rest";
+        root.dataset.changed = settings.some(isSet) ? "yes" : "no";
         if (result.forecast) {
             drawn = JSON.parse(result.forecast);
             describe(split(drawn), draws);
+            if (!draws && line[0] !== "report")
+                askGrid();
         } else {
             root.querySelector(".lead").replaceChildren();
             root.querySelector(".numbers").replaceChildren();
         }
     }
 
+    /* Draw the heat map; a change that comes first takes its place. */
+    function askGrid() {
+        const line = gridWords(), place = root.querySelector(".grid");
+
+        answers({files: {"job.json": files.job, "cluster.json": files.cluster}, view: "grid", waits: true, words: [...line, "--draws=" + DRAGGING_DRAWS, ...OUTPUT]}, (result) => {
+            root.lockstepGrid = Object.assign({words: line}, result); /* for tests */
+            place.innerHTML = result.charts.join("");
+            place.append(element("p", {class: "same"}, result.error || "All cells: ", element("code", {}, "lockstep " + line.join(" "))));
+        });
+    }
+
     function describe({asked, now}, draws) {
-        const gpus = Number(value(setting("gpus")));
+        const wanted = Number(value(setting("gpus")));
+        const gpus = asked.some((x) => x.gpus === wanted) || !asked.length ? wanted : asked[asked.length - 1].gpus;
         const p = asked.find((x) => x.gpus === gpus), q = now.find((x) => x.gpus === gpus);
         const band = (x) => draws ? "" : ` (${percent(x.efficiency_lo)} to ${percent(x.efficiency_hi)})`;
         const lead = root.querySelector(".lead");
@@ -303,6 +345,8 @@
             + (q ? ` As it is now: ${percent(q.efficiency)}, ${time(q.step_s)}, ${number(q.throughput_per_s, 4)} samples/s.` : "")));
         if (drawn.axes === undefined)
             lead.append(...(drawn.answer || []).map((sentence) => element("p", {}, sentence)));
+        else if (drawn.knee_gpus)
+            lead.append(element("p", {}, `The knee is at ${drawn.knee_gpus} GPUs: a further node adds less than half of what the first delivers.`));
         lead.append(...deadline(asked, p));
         root.querySelector(".numbers").replaceChildren(table(asked, gpus));
     }
@@ -326,7 +370,7 @@
             ["GPUs", (p) => p.gpus], ["step", (p) => time(p.step_s)], ["efficiency", (p) => percent(p.efficiency)],
             ["from", (p) => percent(p.efficiency_lo)], ["to", (p) => percent(p.efficiency_hi)],
             ["samples/s", (p) => number(p.throughput_per_s, 4)], ["most is lost to", largestLoss],
-            ["memory a GPU", (p) => memory(p.plan || {})], ["cost a million samples", (p) => number((p.plan || {}).cost_per_million)],
+            ["memory a GPU", (p) => memory(p.plan || {})], ["cost a million samples" + (drawn.currency ? ", " + drawn.currency : ""), (p) => number((p.plan || {}).cost_per_million)],
             ["hours to target", (p) => number((p.plan || {}).time_to_target_h)],
         ].filter(([, cell]) => points.some((p) => cell(p) !== "–"));
         const head = element("tr", {}, ...columns.map(([name]) => element("th", {scope: "col"}, name)));
@@ -353,7 +397,10 @@
         const schema = (/"schema"\s*:\s*"([\w-]+)"/.exec(content) || [])[1];
 
         if (schema === "lockstep-forecast") {
-            show(["report", "forecast.json"], 0, {code: 0, page: "", error: "", log: "", forecast: content, charts: []});
+            answers({files: {"forecast.json": content}, words: [], view: "all"}, (result) => {
+                root.querySelector(".grid").replaceChildren();
+                show(["report", "forecast.json"], 0, result);
+            });
             return;
         }
         const kind = {"lockstep-job": "job", "lockstep-cluster": "cluster"}[schema];

@@ -43,7 +43,10 @@ static const char *const style[] = {
     ":focus-visible{outline:2px solid var(--lk-blue);outline-offset:2px}\n"
     "@page{size:A4;margin:14mm}\n"
     "@media print{body{max-width:none;padding:0;font-size:10pt}\n"
-    "header button,nav,.next,#whatif-section,details:not([open]){display:none}\n"
+    "header button,nav,.next,details:not([open]){display:none}\n"
+    /* Of the what-if that answers, what it was asked (page/page.css); of one that does not,
+       nothing. */
+    "#whatif-section:not(:has(#whatif[data-state=rest])){display:none}\n"
     "h2,h3{break-after:avoid}figure,tr,.answer{break-inside:avoid}\n"
     ".box{overflow:visible}figure svg{max-height:110mm}\n"
     "table{font-size:8pt}th,td{padding:.1rem .4rem}.n,th{white-space:normal}\n"

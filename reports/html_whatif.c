@@ -5,24 +5,15 @@
 #include "reports/whatif_module.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 /* Return whether a character must not stand in a page as it is: it could end the script, or turn
  * the direction of text. Both occur in strings of JSON alone. */
-static bool is_escaped(const unsigned char *s, size_t bytes)
+static bool is_escaped(uint32_t c)
 {
-    if (bytes == 1)
-        return *s == '<' || *s == '>' || *s == '&' || *s == 0x7f ||
-               (*s < 0x20 && *s != '\n' && *s != '\r' && *s != '\t');
-    /* U+200E, U+200F, U+2028 to U+202E, U+2066 to U+2069. */
-    return bytes == 3 && *s == 0xe2 &&
-           ((s[1] == 0x80 && (s[2] == 0x8e || s[2] == 0x8f || (s[2] >= 0xa8 && s[2] <= 0xae))) ||
-            (s[1] == 0x81 && s[2] >= 0xa6 && s[2] <= 0xa9));
-}
-
-static unsigned code_of(const unsigned char *s, size_t bytes)
-{
-    return bytes == 1 ? *s : (*s & 0xfu) << 12 | (s[1] & 0x3fu) << 6 | (s[2] & 0x3fu);
+    return c == '<' || c == '>' || c == '&' || c == 0xfffd ||
+           (!lk_utf8_is_shown(c) && c != '\n' && c != '\r' && c != '\t');
 }
 
 enum lk_status html_json(struct lk_writer *w, const char *id, const char *text)
@@ -31,12 +22,12 @@ enum lk_status html_json(struct lk_writer *w, const char *id, const char *text)
 
     LK_PASS(lk_writer_printf(w, "<script type=\"application/json\" id=\"%s\">", id));
     while (*p) {
-        size_t bytes = lk_utf8_bytes(p), step = bytes ? bytes : 1;
+        uint32_t c;
+        size_t step = lk_utf8_next(p, &c);
 
-        if (!bytes || is_escaped((const unsigned char *)p, bytes)) {
+        if (is_escaped(c)) {
             LK_PASS(lk_writer_put(w, from, (size_t)(p - from)));
-            LK_PASS(lk_writer_printf(w, "\\u%04x",
-                                     bytes ? code_of((const unsigned char *)p, bytes) : 0xfffd));
+            LK_PASS(lk_writer_printf(w, "\\u%04x", (unsigned)c));
             from = p + step;
         }
         p += step;

@@ -8,7 +8,7 @@ PAGE_LEFT_OUT := $(addprefix base/,clock.c file.c gz.c json_scan_file.c library.
 PAGE_SRC := $(wildcard page/*.c) $(filter-out $(PAGE_LEFT_OUT),$(foreach r,base facts sim,$(call room_files,$(r),c))) \
     $(addprefix reports/,cell.c gates.c junit.c markdown.c page.c print.c prometheus.c text_table.c) \
     $(addprefix reports/chart/,axis.c chart.c svg.c svg_marks.c svg_texts.c xml.c) \
-    $(addprefix reports/plot/,losses.c scaling.c scaling_curve.c) \
+    $(wildcard reports/plot/*.c) \
     $(addprefix commands/,axis_lists.c command.c evidence_inputs.c forecast_page.c inputs.c output.c predict.c start.c whatif.c)
 PAGE_OBJ := $(PAGE_SRC:%.c=$(BUILD)/page/%.o)
 

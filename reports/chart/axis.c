@@ -101,7 +101,14 @@ static void write_count(double v, char *out, size_t size)
     snprintf(out, size, fabs(v) < 1e5 ? "%.6g" : "%.0f", v);
 }
 
-static enum lk_status add_value(struct lk_chart_axis *a, double v)
+/* Return true if the ticks' labels have a unit. */
+static bool has_unit(const struct lk_chart_axis *a)
+{
+    return !a->percent && a->dim != LK_DIM_NONE && a->dim != LK_DIM_COUNT;
+}
+
+/* Append a tick, in the unit in which people read values as large as `like`. */
+static enum lk_status add_value(struct lk_chart_axis *a, double v, double like)
 {
     char text[400]; /* a number of %.0f has up to 309 digits */
 
@@ -111,14 +118,12 @@ static enum lk_status add_value(struct lk_chart_axis *a, double v)
         snprintf(text, sizeof text, "%.6g", v);
     else if (a->dim == LK_DIM_COUNT)
         write_count(v, text, sizeof text);
-    else { /* without the noise of steps that are no binary number */
-        snprintf(text, sizeof text, "%.12g", v);
-        lk_units_exact(a->dim, strtod(text, NULL), text, sizeof text);
-    }
+    else
+        lk_units_round(a->dim, v, like, text, sizeof text);
     return lk_chart_tick(a, v, text);
 }
 
-/* Return the step of ticks: 1, 2 or 5 times a power of ten, in the unit of the labels. */
+/* Return the step of ticks: 1, 2 or 5 times a power of ten. */
 static double linear_step(double length)
 {
     double raw = length / 6, power = pow(10, floor(log10(raw))), digit = raw / power;
@@ -130,11 +135,13 @@ static enum lk_status add_linear(struct lk_chart_axis *a)
 {
     /* There is no half GPU: counts on an axis of powers of two are whole. */
     bool whole = a->scale == LK_CHART_LOG2 && a->dim == LK_DIM_COUNT;
-    double step = fmax(linear_step(a->to - a->from), whole ? 1 : 0);
+    double like = fmax(fabs(a->from), fabs(a->to));
+    double factor = has_unit(a) ? lk_units_shown(a->dim, like) : 1;
+    double step = fmax(factor * linear_step((a->to - a->from) / factor), whole ? 1 : 0);
     double first = ceil(a->from / step - 1e-9), last = floor(a->to / step + 1e-9);
 
     for (double k = first; k <= last; k++)
-        LK_PASS(add_value(a, k == 0 ? 0 : k * step));
+        LK_PASS(add_value(a, k == 0 ? 0 : k * step, like));
     return LK_OK;
 }
 
@@ -148,7 +155,7 @@ static enum lk_status add_log(struct lk_chart_axis *a, double base)
     if (last <= first) /* within one power: as a linear axis has them */
         return add_linear(a);
     for (double k = first; k <= last; k += every)
-        LK_PASS(add_value(a, pow(base, k)));
+        LK_PASS(add_value(a, pow(base, k), pow(base, k)));
     return LK_OK;
 }
 
@@ -157,6 +164,8 @@ static enum lk_status finish_axis(struct lk_chart_axis *a, const struct range *r
     set_range(a, r);
     if (a->n_ticks)
         return LK_OK;
+    if (a->scale == LK_CHART_LOG2 && r->from == r->to) /* all at one count: others tell nothing */
+        return add_value(a, r->from, r->from);
     if (is_log(a))
         return add_log(a, a->scale == LK_CHART_LOG2 ? 2 : 10);
     return add_linear(a);

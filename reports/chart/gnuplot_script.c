@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/csv.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -31,34 +32,13 @@ double lk_draw_type(const struct lk_draw_options *o)
 
 /* ---- Text ---- */
 
-/* Return the length of the character at text, and set *plain to whether it can be shown. */
-static size_t character(const char *text, bool *plain)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    size_t n = *p < 0x80 ? 1 : *p >= 0xC2 && *p < 0xE0 ? 2 : *p < 0xF0 ? 3 : 4;
-    unsigned code = *p < 0x80 ? *p : *p & (0xFFu >> (n + 1));
-
-    *plain = false;
-    if (*p >= 0x80 && (*p < 0xC2 || *p > 0xF4))
-        return 1;
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xC0) != 0x80)
-            return 1;
-        code = code << 6 | (p[i] & 0x3F);
-    }
-    *plain = code >= ' ' && !(code >= 0x7F && code < 0xA0) && !(code >= 0x200E && code <= 0x200F) &&
-             !(code >= 0x2028 && code <= 0x202E) && !(code >= 0x2066 && code <= 0x2069) &&
-             !(code >= 0xD800 && code < 0xE000) && code < 0xFFFE && !(n == 3 && code < 0x800);
-    return n;
-}
-
 static size_t characters(const char *text)
 {
     size_t n = 0;
-    bool plain;
+    uint32_t c;
 
     for (; *text; n++)
-        text += character(text, &plain);
+        text += lk_utf8_next(text, &c);
     return n;
 }
 
@@ -66,18 +46,18 @@ static size_t characters(const char *text)
 static enum lk_status quote(struct lk_writer *w, const char *text, size_t n, bool format)
 {
     const char *end = text + n;
-    bool plain;
+    uint32_t c;
 
     LK_PASS(lk_writer_put(w, "'", 1));
     for (size_t size; text < end; text += size) {
-        size = character(text, &plain);
+        size = lk_utf8_next(text, &c);
         if (*text == '\'') /* doubled ones, as the manual has them, fail where four meet */
             LK_PASS(lk_writer_put(w, "'.\"'\".'", 7));
         else if (format && *text == '%')
             LK_PASS(lk_writer_put(w, "%%", 2));
         else if (*text == '\n')
             LK_PASS(lk_writer_put(w, "'.\"\\n\".'", 8));
-        else if (plain)
+        else if (lk_utf8_is_shown(c) && c != 0xfffd)
             LK_PASS(lk_writer_put(w, text, size));
         else
             LK_PASS(lk_writer_put(w, *text == '\t' ? " " : "?", 1));
@@ -93,18 +73,12 @@ enum lk_status lk_gnuplot_quote(struct lk_writer *w, const char *text)
 /* Return the bytes of the first line of text within so many characters, and what to skip then. */
 static size_t first_line(const char *text, size_t most, size_t *skip)
 {
-    size_t at = 0, blank = 0, n = 0;
-    bool plain;
+    size_t at = 0;
+    uint32_t c;
 
-    for (; text[at] && text[at] != '\n' && n < most; n++) {
-        if (text[at] == ' ')
-            blank = at;
-        at += character(text + at, &plain);
-    }
-    if (text[at] && text[at] != '\n' && text[at] != ' ' && blank)
-        at = blank;
-    *skip = at + (text[at] != 0 && (text[at] == '\n' || text[at] == ' '));
-    return at;
+    for (size_t n = 0; text[at] && n < most; n++)
+        at += lk_utf8_next(text + at, &c);
+    return lk_utf8_line(text, at, skip);
 }
 
 static size_t count_lines(const char *text, size_t most)
@@ -336,6 +310,17 @@ static unsigned over(unsigned rgb)
     return light > 130 ? 0x000000 : 0xffffff;
 }
 
+/* Return true if a text has room on its box. */
+static bool fits_box(const struct page *g, const struct lk_chart_panel *p,
+                     const struct lk_chart_mark *m)
+{
+    double wide = g->across * fabs(lk_chart_at(&p->x, m->x2) - lk_chart_at(&p->x, m->x));
+    double high = g->upwards * fabs(lk_chart_at(&p->y, m->hi) - lk_chart_at(&p->y, m->lo));
+
+    return CHARACTER * NOTE_SIZE * g->type * (double)characters(m->text) <= wide &&
+           NOTE_SIZE * g->type <= high;
+}
+
 static enum lk_status put_text(struct page *g, const struct lk_chart_panel *p,
                                const struct lk_chart_layer *l, const struct lk_chart_mark *m)
 {
@@ -361,6 +346,7 @@ static enum lk_status put_text(struct page *g, const struct lk_chart_panel *p,
     if (box && l->place == LK_CHART_ON)
         rgb = over(l->heat ? lk_chart_heat(m->share) : lk_chart_rgb(l->color, g->o->theme));
     if (!m->text || !isfinite(x) || !isfinite(y) ||
+        (box && l->place == LK_CHART_ON && !fits_box(g, p, m)) ||
         !has_room(g, l, m->text, g->across * lk_chart_at(&p->x, x),
                   g->upwards * lk_chart_at(&p->y, y)))
         return LK_OK;
@@ -458,8 +444,12 @@ static enum lk_status put_layer(const struct page *g, const struct lk_chart_laye
     return put_title(g, l);
 }
 
-/* Lay the key out in columns as wide as its longest entry. */
-static enum lk_status put_key(const struct page *g, const struct lk_chart_panel *p)
+/* A key in columns as wide as its longest entry. */
+struct key {
+    size_t columns, rows; /* rows 0: there is none */
+};
+
+static struct key key_of(const struct page *g, const struct lk_chart_panel *p)
 {
     size_t n = 0, most = 1, columns;
 
@@ -468,11 +458,19 @@ static enum lk_status put_key(const struct page *g, const struct lk_chart_panel 
             n++;
             most = characters(p->layers[i]->label) > most ? characters(p->layers[i]->label) : most;
         }
-    if (!p->key || !n)
-        return lk_writer_printf(g->w, "unset key\n");
     columns = (size_t)(g->width / (g->type * (CHARACTER * (double)most + 4)));
+    columns = columns ? columns : 1;
+    return (struct key){columns, p->key ? (n + columns - 1) / columns : 0};
+}
+
+static enum lk_status put_key(const struct page *g, const struct lk_chart_panel *p)
+{
+    struct key key = key_of(g, p);
+
+    if (!key.rows)
+        return lk_writer_printf(g->w, "unset key\n");
     LK_PASS(lk_writer_printf(g->w, "set key below center horizontal Left reverse maxcols %zu\n",
-                             columns ? columns : 1));
+                             key.columns));
     return put_color(g, "set key tc rgb ", LK_CHART_INK);
 }
 
@@ -517,25 +515,39 @@ static enum lk_status put_settings(const struct page *g)
     return lk_writer_printf(g->w, "\nset multiplot\n");
 }
 
+/* Return the height of the key that the last panel has for all, so that their plots are as high as
+ * its own; 0: there is none such. */
+static double shared_key(const struct page *g)
+{
+    const struct lk_chart *c = g->c;
+
+    if (c->n_panels < 2 || c->panels[0]->key)
+        return 0;
+    return LINE * g->type * (double)key_of(g, c->panels[c->n_panels - 1]).rows;
+}
+
 enum lk_status lk_gnuplot_script(struct lk_writer *w, const struct lk_chart *c,
                                  const struct lk_draw_options *o)
 {
     struct page g = {.w = w, .c = c, .o = o, .type = lk_draw_type(o), .block = FIRST_BLOCK};
     size_t columns = c->columns ? c->columns : 1, rows;
-    double top, bottom;
+    double top, bottom, below;
 
     columns = columns < c->n_panels ? columns : c->n_panels;
     rows = (c->n_panels + columns - 1) / columns;
     LK_PASS(put_settings(&g));
     LK_PASS(put_frame(&g, &top, &bottom));
     g.width = o->width / (double)columns;
-    g.height = (bottom - top) / (double)rows;
+    below = shared_key(&g);
+    g.height = (bottom - top - below) / (double)rows;
     for (size_t i = 0; i < c->n_panels; i++) {
-        double below = top + g.height * (double)(i / columns + 1);
+        double end = top + g.height * (double)(i / columns + 1);
+        double key = i + 1 == c->n_panels ? below : 0;
 
         LK_PASS(lk_writer_printf(w, "set origin %.6f,%.6f\nset size %.6f,%.6f\n",
-                                 (double)(i % columns) / (double)columns, 1 - below / o->height,
-                                 1 / (double)columns, g.height / o->height));
+                                 (double)(i % columns) / (double)columns,
+                                 1 - (end + key) / o->height, 1 / (double)columns,
+                                 (g.height + key) / o->height));
         LK_PASS(put_panel(&g, c->panels[i]));
     }
     return lk_writer_printf(w, "unset multiplot\n");

@@ -20,7 +20,7 @@ double lk_xml_width(const char *text, size_t n, double size);
 /* Return how many bytes of a text fit within a width, of whole characters. */
 size_t lk_xml_fit(const char *text, double size, double width);
 /* Return how many bytes of a text are its first line within a width, and set *skip to where the
- * next one starts. A line ends at a line break or a blank, or within a word that is longer. */
+ * next one starts (base/utf8.h). */
 size_t lk_xml_line(const char *text, double size, double width, size_t *skip);
 
 #endif

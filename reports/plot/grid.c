@@ -85,7 +85,7 @@ static void name_value(enum axis a, double v, char *out, size_t size)
     if (a == CAP && v == 0)
         snprintf(out, size, "not known");
     else if (a == CAP)
-        lk_units_exact(LK_DIM_BYTES, v, out, size);
+        lk_units_round(LK_DIM_BYTES, v, v, out, size);
     else
         snprintf(out, size, "%.0f", v);
 }
@@ -241,13 +241,20 @@ out:
 enum lk_status lk_chart_gains(struct lk_chart *out, const struct lk_forecast *f)
 {
     enum lk_status st = make(out, f, "settings", "Which setting is best", LISTS_MAX, put_gains);
-    bool gains = false;
+    bool gains = false, one = true;
 
     LK_PASS(st);
-    for (size_t i = 0; i < f->n_points; i++)
+    for (size_t i = 0; i < f->n_points; i++) {
         gains |= f->points[i].gain.known && isfinite(f->points[i].gain.ratio);
-    st = gains ? lk_chart_note(out, "numbers: gain of throughput against the current setting")
-               : LK_OK;
+        one &= f->points[i].config.world_size == f->points[0].config.world_size;
+    }
+    if (one)
+        st = lk_chart_note(out, "all settings have %d GPU%s: there is no curve of scaling",
+                           f->points[0].config.world_size,
+                           f->points[0].config.world_size == 1 ? "" : "s");
+    if (st == LK_OK)
+        st = gains ? lk_chart_note(out, "numbers: gain of throughput against the current setting")
+                   : LK_OK;
     if (st != LK_OK)
         lk_chart_fini(out);
     return st;
@@ -301,7 +308,7 @@ static enum lk_status put_cell(struct lk_chart_layer *l, const struct lk_forecas
         snprintf(number, sizeof number, "%+.1f %%", 100 * (p->gain.ratio - 1));
     else
         lk_answer_number(p->throughput_per_s, number, sizeof number);
-    snprintf(text, sizeof text, "%s%s", best ? "best: " : "", number);
+    snprintf(text, sizeof text, "%s%s", best ? "\xe2\x98\x85 " : "", number); /* U+2605 */
     return lk_chart_mark(l, (struct lk_chart_mark){.x = column - 0.5,
                                                    .x2 = column + 0.5,
                                                    .lo = row - 0.5,
@@ -373,7 +380,8 @@ static enum lk_status put_heat(struct lk_chart *c, const struct lk_forecast *f, 
 
 enum lk_status lk_chart_heat_map(struct lk_chart *out, const struct lk_forecast *f)
 {
-    return make(out, f, "grid", "Throughput by two settings, bright is fast", PANELS_MAX, put_heat);
+    return make(out, f, "grid", "Throughput by two settings: bright is fast, \xe2\x98\x85 is best",
+                PANELS_MAX, put_heat);
 }
 
 /* ---- Lines ---- */
@@ -455,8 +463,6 @@ static enum lk_status put_lines(struct lk_chart *c, const struct lk_forecast *f,
     if (vy.n > LK_CHART_CURVES)
         LK_PASS(lk_chart_note(c, "%d GPUs: %zu further values of %s are not drawn", gpus,
                               vy.n - LK_CHART_CURVES, axes[y].label));
-    if (is_preset(f, gpus))
-        LK_PASS(lk_chart_note(c, "%d GPUs: dashed and hollow: of a preset", gpus));
     if (!best)
         return LK_OK;
     LK_PASS(lk_chart_layer(p, LK_CHART_POINTS, LK_CHART_INK, NULL, &top));
@@ -470,7 +476,17 @@ static enum lk_status put_lines(struct lk_chart *c, const struct lk_forecast *f,
 
 enum lk_status lk_chart_whatif(struct lk_chart *out, const struct lk_forecast *f)
 {
-    return make(out, f, "whatif", "Throughput by setting", PANELS_MAX, put_lines);
+    enum lk_status st = make(out, f, "whatif", "Throughput by setting", PANELS_MAX, put_lines);
+    bool preset = false;
+
+    LK_PASS(st);
+    for (size_t i = 0; i < f->n_points; i++)
+        preset |= f->points[i].evidence == LK_EVIDENCE_PRESET;
+    st = preset ? lk_chart_note(out, "dashed and hollow: of a preset, nothing of it was measured")
+                : LK_OK;
+    if (st != LK_OK)
+        lk_chart_fini(out);
+    return st;
 }
 
 /* ---- Local batch ---- */

@@ -7,6 +7,8 @@
 #include "reports/plot/grid.h"
 #include "reports/plot/target.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
@@ -16,9 +18,30 @@ typedef bool (*fits_fn)(const struct lk_report_input *in);
 typedef enum lk_status (*make_fn)(struct lk_chart *out, const struct lk_report_input *in);
 typedef enum lk_status (*forecast_fn)(struct lk_chart *out, const struct lk_forecast *f);
 
+/* Return whether a forecast has a curve: settings on one count of GPUs have a chart of their own.
+ */
+static bool scales(const struct lk_forecast *f)
+{
+    int gpus[2] = {INT_MAX, 0};
+    size_t known = 0;
+
+    for (size_t i = 0; i < f->n_points; i++) {
+        int n = f->points[i].config.world_size;
+
+        gpus[0] = n < gpus[0] ? n : gpus[0];
+        gpus[1] = n > gpus[1] ? n : gpus[1];
+        known += isfinite(f->points[i].throughput_per_s) ? 1 : 0;
+    }
+    return known < 2 || gpus[0] < gpus[1];
+}
+
 static bool has_scaling(const struct lk_report_input *in)
 {
-    return in->n_forecasts || in->n_measured > 1;
+    bool any = in->n_measured > 1 || in->n_forecasts > 1;
+
+    for (size_t i = 0; i < in->n_forecasts; i++)
+        any |= scales(&in->forecasts[i]);
+    return any;
 }
 
 static bool has_forecast(const struct lk_report_input *in)

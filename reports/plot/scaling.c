@@ -31,7 +31,7 @@ struct request {
     size_t n_forecasts;
     struct candidate *all;
     size_t n, capacity;
-    bool assumed; /* something assumed is drawn */
+    bool assumed, knee; /* something assumed is drawn; a knee is */
 };
 
 static enum lk_status add_candidate(struct request *r, struct candidate c)
@@ -139,9 +139,9 @@ static enum lk_status label_of(const struct request *r, const struct candidate *
     char *text = NULL;
 
     if (cap_differs(r, c))
-        LK_PASS(lk_text_add(
-            &text, "bucket cap %s",
-            lk_units_exact(LK_DIM_BYTES, (double)c->like->config.cap_bytes, cap, sizeof cap)));
+        LK_PASS(lk_text_add(&text, "bucket cap %s",
+                            lk_units_round(LK_DIM_BYTES, (double)c->like->config.cap_bytes,
+                                           (double)c->like->config.cap_bytes, cap, sizeof cap)));
     for (size_t i = 0; i < c->f->n_axes; i++)
         if (axis_differs(r, c, i))
             LK_PASS(lk_text_add(&text, "%s%s %s", text ? ", " : "", c->f->axes[i],
@@ -279,8 +279,8 @@ static enum lk_status put_panel(struct lk_chart *chart, struct request *r,
         LK_PASS(c->f ? draw_forecast(&d, r, c) : draw_runs(&d, r, c));
         d.at++;
     }
-    if (d.assumed)
-        r->assumed = true;
+    r->assumed |= d.assumed;
+    r->knee |= d.knee;
     if (left)
         LK_PASS(lk_chart_note(chart,
                               "%zu further settings%s%s are not drawn here: the first and "
@@ -325,6 +325,9 @@ static enum lk_status put_panels(struct lk_chart *chart, struct request *r)
                               "best are",
                               panels - drawn));
     lk_chart_share_key(chart);
+    if (r->knee)
+        LK_PASS(lk_chart_note(chart, "knee: a further node adds less than half of what the first "
+                                     "delivers"));
     if (r->assumed)
         LK_PASS(lk_chart_note(chart, "dashed and hollow: of a preset, nothing of it was measured"));
     return LK_OK;

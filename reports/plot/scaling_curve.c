@@ -87,7 +87,7 @@ const char *scaling_number(enum lk_chart_scaling what, double y, char *buf, size
     else if (y < 1e6)
         lk_answer_number(y, buf, size);
     else
-        lk_units_format(LK_DIM_COUNT, y, buf, size);
+        snprintf(buf, size, y < 999.5e6 ? "%.3g M" : "%.4g M", y / 1e6);
     return buf;
 }
 
@@ -133,6 +133,7 @@ static enum lk_status draw_points(struct scaling_drawing *d, const struct scalin
                                   bool assumed, const char *label)
 {
     struct lk_chart_layer *l = NULL;
+    bool alone = c->n == 1; /* a band needs two points */
     char text[32];
 
     for (size_t i = 0; i < c->n; i++) {
@@ -147,7 +148,13 @@ static enum lk_status draw_points(struct scaling_drawing *d, const struct scalin
         scaling_number(d->what, c->at[i].y, text, sizeof text);
         LK_PASS(lk_chart_mark(l, (struct lk_chart_mark){.x = c->at[i].p->config.world_size,
                                                         .y = c->at[i].y,
+                                                        .lo = alone ? c->at[i].lo : NAN,
+                                                        .hi = alone ? c->at[i].hi : NAN,
                                                         .text = named ? text : NULL}));
+    }
+    if (alone && l && c->at[0].lo < c->at[0].hi && !d->band) {
+        d->band = true;
+        return lk_chart_note(d->chart, "bars: %.3g %% interval", 100 * c->f->level);
     }
     return LK_OK;
 }
@@ -160,7 +167,7 @@ static enum lk_status draw_band(struct scaling_drawing *d, const struct scaling_
 
     for (size_t i = 0; i < c->n; i++)
         any |= c->at[i].lo < c->at[i].hi;
-    if (!any)
+    if (!any || c->n == 1)
         return LK_OK;
     snprintf(label, sizeof label, "%.3g %% interval", 100 * c->f->level);
     LK_PASS(lk_chart_layer(d->panel, LK_CHART_BAND, scaling_color(d), d->band ? NULL : label, &l));
@@ -172,24 +179,98 @@ static enum lk_status draw_band(struct scaling_drawing *d, const struct scaling_
     return LK_OK;
 }
 
+/* Return whether a measured configuration is of a curve, all of whose points have one batch. */
+static bool is_on_curve(const struct scaling_curve *c, const struct lk_config *m)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        const struct lk_config *p = &c->at[i].p->config;
+
+        if (p->local_batch != m->local_batch || p->accumulation != m->accumulation ||
+            (m->cap_bytes && p->cap_bytes != m->cap_bytes) ||
+            (p->world_size == m->world_size && !isnan(c->at[i].measured)))
+            return false;
+    }
+    return c->n;
+}
+
+/* Mark a measured point. The first of a panel begins the layer, the first of all has the label. */
+static enum lk_status mark_measured(struct scaling_drawing *d, struct lk_chart_layer **l,
+                                    struct lk_chart_mark mark)
+{
+    enum lk_chart_color color = d->n_curves < 2 ? LK_CHART_INK : scaling_color(d);
+
+    if (!*l)
+        LK_PASS(
+            lk_chart_layer(d->panel, LK_CHART_POINTS, color, d->measured ? NULL : "measured", l));
+    d->measured = true;
+    return lk_chart_mark(*l, mark);
+}
+
+/* Draw what was measured: at the curve's points, with the interval, and at other counts. */
 static enum lk_status draw_measured(struct scaling_drawing *d, const struct scaling_curve *c)
 {
     struct lk_chart_layer *l = NULL;
-    enum lk_chart_color color = d->n_curves < 2 ? LK_CHART_INK : scaling_color(d);
 
-    for (size_t i = 0; i < c->n; i++) {
-        if (isnan(c->at[i].measured))
+    for (size_t i = 0; i < c->n; i++)
+        if (!isnan(c->at[i].measured))
+            LK_PASS(mark_measured(d, &l,
+                                  (struct lk_chart_mark){.x = c->at[i].p->config.world_size,
+                                                         .y = c->at[i].measured,
+                                                         .lo = c->at[i].least,
+                                                         .hi = c->at[i].most}));
+    for (size_t i = 0; i < c->f->n_measured; i++) {
+        const struct lk_forecast_measured *m = &c->f->measured[i];
+        const struct lk_forecast_point *p = c->n ? c->at[0].p : NULL;
+        double gpus = m->config.world_size;
+
+        if (!p || !is_on_curve(c, &m->config))
             continue;
-        if (!l)
-            LK_PASS(lk_chart_layer(d->panel, LK_CHART_POINTS, color,
-                                   d->measured ? NULL : "measured", &l));
-        d->measured = true;
-        LK_PASS(lk_chart_mark(l, (struct lk_chart_mark){.x = c->at[i].p->config.world_size,
-                                                        .y = c->at[i].measured,
-                                                        .lo = c->at[i].least,
-                                                        .hi = c->at[i].most}));
+        LK_PASS(mark_measured(
+            d, &l,
+            (struct lk_chart_mark){.x = gpus,
+                                   .y = d->what == LK_CHART_EFFICIENCY
+                                            ? p->efficiency * p->step_s / m->step_s
+                                            : samples_per_step(p) / p->config.world_size * gpus /
+                                                  m->step_s}));
     }
     return LK_OK;
+}
+
+/* Return whether a forecast's knee is that of a curve: it is sought from the first point on. */
+static bool has_knee(const struct scaling_curve *c)
+{
+    return c->f->knee_gpus && c->n &&
+           (scaling_is_one_curve(c->f) ||
+            lk_forecast_same_curve(c->f, &c->f->points[0], c->at[0].p));
+}
+
+/* Mark the knee of a curve across the panel; one beyond the curve's counts is noted. */
+static enum lk_status draw_knee(struct scaling_drawing *d, const struct scaling_curve *c)
+{
+    int knee = c->f->knee_gpus;
+    bool efficiency = d->what == LK_CHART_EFFICIENCY;
+    double least = INFINITY, most = efficiency ? 1 : 0;
+    struct lk_chart_layer *l;
+    char text[48];
+
+    if (!has_knee(c))
+        return LK_OK;
+    if (knee < c->at[0].p->config.world_size || knee > c->at[c->n - 1].p->config.world_size)
+        return lk_chart_note(d->chart,
+                             "%s: the knee, %d GPUs, is not among the counts that are drawn",
+                             c->f->cluster, knee);
+    for (size_t i = 0; i < c->n; i++) {
+        least = fmin(least, c->at[i].y);
+        most = fmax(most, efficiency ? c->at[i].y : c->at[i].ideal);
+    }
+    snprintf(text, sizeof text, "knee: %d GPU%s", knee, knee == 1 ? "" : "s");
+    LK_PASS(lk_chart_layer(d->panel, LK_CHART_LINE, scaling_color(d), NULL, &l));
+    l->style = LK_CHART_DOTTED;
+    l->place = LK_CHART_RIGHT;
+    LK_PASS(lk_chart_mark(l, (struct lk_chart_mark){.x = knee, .y = most}));
+    d->knee = true;
+    return lk_chart_mark(
+        l, (struct lk_chart_mark){.x = knee, .y = efficiency ? 0 : least, .text = text});
 }
 
 enum lk_status scaling_draw(struct scaling_drawing *d, const struct scaling_curve *c,
@@ -204,6 +285,7 @@ enum lk_status scaling_draw(struct scaling_drawing *d, const struct scaling_curv
     }
     dashed = 2 * assumed > c->n; /* what most of it is stands in the key */
     LK_PASS(draw_band(d, c));
+    LK_PASS(draw_knee(d, c));
     LK_PASS(draw_line(d, c, false, dashed ? NULL : label));
     LK_PASS(draw_line(d, c, true, dashed ? label : NULL));
     LK_PASS(draw_points(d, c, false, c->n < 2 && !dashed ? label : NULL));

@@ -32,7 +32,7 @@ struct scaling_drawing {
     enum lk_chart_scaling what;
     size_t n_curves; /* of the panel: of several the last number alone stands beside each */
     size_t at;       /* this curve's number */
-    bool band, measured, assumed;
+    bool band, measured, assumed, knee;
 };
 
 /* Return what a chart shows of a point. */
@@ -40,7 +40,7 @@ struct scaling_at scaling_value(enum lk_chart_scaling what, const struct lk_fore
 /* Return true if no two points have as many GPUs: they are one curve, of strong scaling where the
  * batch changes from one to the next. */
 bool scaling_is_one_curve(const struct lk_forecast *f);
-/* Write a value as it stands beside a point: "87 %", "15,900". Returns buf. */
+/* Write a value as it stands beside a point: "87 %", "15,900", "15.3 M". Returns buf. */
 const char *scaling_number(enum lk_chart_scaling what, double y, char *buf, size_t size);
 enum lk_chart_color scaling_color(const struct scaling_drawing *d);
 /* List the points that differ from `like` in GPUs alone; the caller frees out->at. */

@@ -141,6 +141,26 @@ static bool has(const struct planned *v, enum panel what)
     return false;
 }
 
+/* Mark the knee across a panel, where it is among the counts that are drawn. */
+static enum lk_status put_knee(struct lk_chart_panel *p, const struct lk_forecast *f,
+                               const struct planned *v, enum panel what)
+{
+    double least = INFINITY, most = -INFINITY;
+    struct lk_chart_layer *l;
+
+    if (f->knee_gpus < v->v[0]->config.world_size ||
+        f->knee_gpus > v->v[v->n - 1]->config.world_size)
+        return LK_OK;
+    for (size_t i = 0; i < v->n; i++) {
+        least = fmin(least, mark_of(what, v->v[i]).y);
+        most = fmax(most, mark_of(what, v->v[i]).y);
+    }
+    LK_PASS(lk_chart_layer(p, LK_CHART_LINE, LK_CHART_INK, "knee of throughput", &l));
+    l->style = LK_CHART_DOTTED;
+    LK_PASS(lk_chart_mark(l, (struct lk_chart_mark){.x = f->knee_gpus, .y = least}));
+    return lk_chart_mark(l, (struct lk_chart_mark){.x = f->knee_gpus, .y = most});
+}
+
 static enum lk_status put_panel(struct lk_chart *c, const struct lk_forecast *f,
                                 const struct planned *v, enum panel what)
 {
@@ -152,6 +172,8 @@ static enum lk_status put_panel(struct lk_chart *c, const struct lk_forecast *f,
     LK_PASS(lk_chart_panel(c, NULL, &p));
     LK_PASS(lk_chart_axis(&p->x, "GPUs", LK_CHART_LOG2, LK_DIM_COUNT));
     LK_PASS(lk_chart_axis(&p->y, panels[what].label, panels[what].scale, LK_DIM_COUNT));
+    if (what == COST && lk_forecast_has_currency(f))
+        LK_PASS(lk_text_add(&p->y.label, ", %s", f->currency));
     p->y.percent = what == STATISTICAL;
     if (p->y.percent) {
         p->y.from = 0;
@@ -159,6 +181,7 @@ static enum lk_status put_panel(struct lk_chart *c, const struct lk_forecast *f,
     }
     snprintf(interval, sizeof interval, "%.3g %% interval", 100 * f->level);
     LK_PASS(put_line(p, v, what, interval));
+    LK_PASS(put_knee(p, f, v, what));
     lo = v->v[0]->config.world_size;
     hi = v->v[v->n - 1]->config.world_size;
     if (!(critical >= lo && critical <= hi) || what != STATISTICAL)
@@ -183,7 +206,7 @@ enum lk_status lk_chart_target(struct lk_chart *out, const struct lk_forecast *f
             LK_TRY(put_panel(&c, f, &v, what));
         else if (what == COST)
             LK_TRY(lk_chart_note(&c, "the cost is not known: the cluster has no price_per_hour"));
-    if (has(&v, COST))
+    if (has(&v, COST) && !lk_forecast_has_currency(f))
         LK_TRY(lk_chart_note(&c, "the cost is in the currency of the price of a GPU's hour"));
     if (isfinite(critical_gpus(&v)))
         LK_TRY(lk_chart_note(&c,

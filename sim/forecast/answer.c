@@ -434,6 +434,8 @@ static enum lk_status tell_gains(struct lk_pipeline *w, const struct lk_gains *g
         LK_PASS(tell_machines(w, gains, world_size, tell));
         first = false;
     }
+    if (!lk_contradictions_refute(w->out))
+        LK_PASS(lk_pipeline_tell_knee(w));
     if (!w->out->n_answer && !w->out->n_contradictions && !w->n_refused)
         LK_PASS(lk_forecast_say(w->out, "Nothing asked for changes a step: it is the current "
                                         "configuration on the machine as it is."));

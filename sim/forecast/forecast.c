@@ -38,6 +38,20 @@ static enum lk_status check_request(const struct lk_evidence_source *e,
     return LK_OK;
 }
 
+/* List what was measured, for plots. */
+static enum lk_status list_measured(struct lk_pipeline *w)
+{
+    const struct lk_evidence_source *e = w->source;
+    struct lk_forecast *f = w->out;
+
+    LK_PASS(lk_array_grow(&f->measured, &f->measured_capacity, e->n_measured, sizeof *f->measured));
+    for (size_t i = 0; i < e->n_measured; i++)
+        if (e->measured[i].step_s > 0)
+            f->measured[f->n_measured++] =
+                (struct lk_forecast_measured){e->measured[i].config, e->measured[i].step_s};
+    return LK_OK;
+}
+
 static enum lk_status set_header(struct lk_pipeline *w)
 {
     struct lk_forecast *f = w->out;
@@ -47,7 +61,7 @@ static enum lk_status set_header(struct lk_pipeline *w)
     for (int a = 0; a < LK_AXIS_COUNT; a++)
         if (lk_pipeline_worded(w, (enum lk_axis)a))
             snprintf(f->axes[f->n_axes++], sizeof *f->axes, "%s", lk_axis_column((enum lk_axis)a));
-    return LK_OK;
+    return list_measured(w);
 }
 
 /* ---- Points ---- */

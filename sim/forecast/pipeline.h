@@ -202,7 +202,8 @@ enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *ga
 void lk_pipeline_machine_words(const struct lk_pipeline *w, size_t point, char *out, size_t size);
 /* Write the settings of a point in which it differs from others at its count; "as they are". */
 void lk_pipeline_setting_words(const struct lk_pipeline *w, size_t point, char *out, size_t size);
-/* Say where the knee of weak scaling is, from the first point's configuration. */
+/* Say where the knee of weak scaling is, from the first point's configuration and on its machine; a
+ * comparison has one where all that was asked for differs in GPUs alone, in a note. */
 enum lk_status lk_pipeline_tell_knee(const struct lk_pipeline *w);
 
 #endif

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Default failure rates, used when neither option nor file gives one. */
@@ -107,6 +108,18 @@ static enum lk_status set_inputs(struct state *p)
         p->restart_s = input_or_prior(p, q->restart_s, &c->restart_s, LK_PLAN_PRIOR_RESTART);
     }
     return LK_OK;
+}
+
+/* Name the currency of a price that is known. */
+static enum lk_status set_currency(const struct state *p)
+{
+    const char *given = p->request->currency, *cluster = p->cluster->currency;
+
+    if (isnan(p->economics.price_per_hour.value))
+        return LK_OK;
+    free(p->f->currency);
+    p->f->currency = NULL;
+    return lk_strdup(&p->f->currency, given ? given : cluster ? cluster : "");
 }
 
 /* ---- Points ---- */
@@ -324,8 +337,9 @@ static enum lk_status note_paying(const struct state *p)
     LK_PASS(lk_forecast_say(
         f,
         "Cost to the target is least with %s, of all that was asked for: "
-        "%.4g (%s).",
-        words, least->plan.cost_to_target,
+        "%.4g%s%s (%s).",
+        words, least->plan.cost_to_target, lk_forecast_has_currency(f) ? " " : "",
+        lk_forecast_has_currency(f) ? f->currency : "",
         range_text(least->plan.cost_to_target_lo, least->plan.cost_to_target_hi, interval)));
     for (size_t i = 0; i < f->n_points; i++)
         if (on_curve(p, i) && f->points[i].config.world_size > within &&
@@ -469,6 +483,7 @@ enum lk_status lk_plan_points(const struct lk_job *job, const struct lk_cluster 
         .job = job, .cluster = cluster, .request = request, .devices = devices, .f = f};
 
     LK_PASS(set_inputs(&p));
+    LK_PASS(set_currency(&p));
     for (size_t i = 0; i < f->n_points; i++)
         plan_point(&p, i);
     set_first(&p);

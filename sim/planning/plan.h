@@ -15,6 +15,7 @@
 struct lk_plan_request {
     uint64_t device_bytes; /* memory of a GPU */
     double price_per_hour; /* of a GPU */
+    const char *currency;  /* of the price; NULL: not given */
     double power_W;        /* of a GPU */
     double noise_scale;    /* samples */
     double target_samples; /* that reach the target: in small batches, or in target_batch */

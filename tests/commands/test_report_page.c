@@ -114,6 +114,32 @@ START_TEST(a_page_says_what_the_forecast_says)
 }
 END_TEST
 
+/* A job on a cluster is forecast where no forecast is given: the page says what predict says, and
+ * which settings gain. */
+START_TEST(a_job_on_clusters_is_forecast)
+{
+    struct lk_forecast f = {0};
+    char *page, *path;
+
+    copy_job();
+    program(0, "predict job.json dgx-h100 --gpus 1,2,4,8,16,32,64,128,256,512,1024 --out far.json");
+    program(0, "report job.json dgx-h100 dgx-a100 --out out");
+    page = read_page("out/report.html");
+    path = scratch_path(scratch_dir, "far.json");
+    must(lk_forecast_read(path, &f));
+    ck_assert_uint_gt(f.n_answer, 0);
+    for (size_t i = 0; i < f.n_answer; i++)
+        ck_assert_msg(says(page, f.answer[i]), "the page lacks: %s", f.answer[i]);
+    ck_assert_ptr_nonnull(strstr(page, "lockstep predict job.json dgx-a100 --gpus=1,2,4"));
+    ck_assert_ptr_nonnull(strstr(page, "The forecasts side by side"));
+    ck_assert_ptr_nonnull(strstr(page, "What to change"));
+    ck_assert_ptr_nonnull(strstr(page, "Throughput by two settings"));
+    lk_forecast_fini(&f);
+    free(path);
+    free(page);
+}
+END_TEST
+
 START_TEST(the_same_inputs_make_the_same_page)
 {
     char *a, *b;
@@ -243,6 +269,7 @@ SUITE(report_page, tests)
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, a_page_says_what_the_forecast_says);
+    tcase_add_test(tests, a_job_on_clusters_is_forecast);
     tcase_add_test(tests, the_same_inputs_make_the_same_page);
     tcase_add_test(tests, a_title_is_no_code);
     tcase_add_test(tests, a_contradiction_comes_first);

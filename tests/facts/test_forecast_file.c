@@ -56,6 +56,8 @@ static void fill(struct lk_forecast *f)
     ck_assert_int_eq(lk_strdup(&f->reference, "1 GPU"), LK_OK);
     ck_assert_int_eq(lk_strdup(&f->sample_unit, "sequence"), LK_OK);
     f->level = 0.9;
+    f->knee_gpus = 16;
+    ck_assert_int_eq(lk_strdup(&f->currency, "CHF"), LK_OK);
     ck_assert_int_eq(lk_array_grow(&f->points, &f->points_capacity, 1, sizeof p), LK_OK);
     f->points[f->n_points++] = p;
     ck_assert_int_eq(lk_array_grow(&f->backtests, &f->backtests_capacity, 1, sizeof b), LK_OK);
@@ -79,6 +81,8 @@ START_TEST(round_trip)
     ck_assert(b.points[0].losses_s[LK_LOSS_WIRE] == 0.02);
     ck_assert(b.backtests[0].measured_s == 0.021);
     ck_assert_str_eq(b.notes[0], "knee: 16 nodes");
+    ck_assert_int_eq(b.knee_gpus, 16);
+    ck_assert_str_eq(b.currency, "CHF");
     lk_forecast_fini(&a);
     lk_forecast_fini(&b);
 }

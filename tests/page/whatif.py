@@ -96,6 +96,45 @@ def move(page, rng):
                   "e.dispatchEvent(new Event('input', {bubbles: true}))};" + script + "}")
 
 
+def check_grid(program, folder, page):
+    """Compare the heat map's numbers with the program's, and see that it is drawn."""
+    page.wait(f"{ROOT}.lockstepGrid && {ROOT}.querySelector('.grid code').textContent === 'lockstep ' + {ROOT}.lockstepGrid.words.join(' ')", "the heat map")
+    grid = page.evaluate(f"({{words: {ROOT}.lockstepGrid.words, forecast: {ROOT}.lockstepGrid.forecast, cells: {ROOT}.querySelectorAll('.grid svg rect').length}})")
+    forecast = ask_program(program, folder, [*grid["words"], "--draws=20", "--out=forecast.json"])[2]
+    compare("the heat map", grid["forecast"], forecast)
+    if grid["cells"] < 30:
+        sys.exit(f"the heat map has {grid['cells']} cells")
+
+
+def drop(page, name, text):
+    page.evaluate("{const d = new DataTransfer(); d.items.add(new File([" + json.dumps(text) + "], " + json.dumps(name) + ")); "
+                  "document.dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true}))}")
+
+
+def check_dropped_forecast(program, folder, page):
+    """A forecast that is dropped shows its own pictures; one that is none says so, and the page goes on."""
+    ask_program(program, folder, ["whatif", "job.json", "cluster.json", "--gpus=16,64", "--bucket-cap=1MiB,25MiB", "--accumulation=1,4",
+                                  "--anyway", "--draws=20", "--out=forecast.json"])
+    with open(os.path.join(folder, "forecast.json")) as f:
+        forecast = f.read()
+    drop(page, "forecast.json", forecast)
+    page.wait(f"{ROOT}.querySelectorAll('.charts svg').length > 4", "the pictures of a dropped forecast")
+    titles = page.evaluate(f"[...{ROOT}.querySelectorAll('.charts svg > title')].map(t => t.textContent)")
+    if "Which setting is best" not in titles:
+        sys.exit(f"a dropped forecast shows {titles}")
+    drop(page, "forecast.json", forecast.replace('"points"', '"dots"'))
+    page.wait(f"{ROOT}.querySelector('.error').textContent.includes('points')", "the refusal of a file that is no forecast")
+
+
+def check_print(page):
+    """Paper says the settings and the command line, and has no sliders."""
+    page.call("Emulation.setEmulatedMedia", media="print")
+    said = page.evaluate(f"{ROOT}.innerText")
+    if "Settings in force: GPUs " not in said or "lockstep " not in said or "Copy" in said or "Straggler spread\n" in said:
+        sys.exit(f"printed, the what-if says {said}")
+    page.call("Emulation.setEmulatedMedia", media="")
+
+
 def main():
     program, path, folder, count = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     if not chromium.PROGRAM:
@@ -109,6 +148,8 @@ def main():
             with open(os.path.join(folder, name + ".json"), "w") as f:
                 f.write(page.evaluate(f"document.getElementById('lk-{name}').textContent"))
         check_answer(program, folder, page)
+        check_grid(program, folder, page)
+        check_print(page)
         for _ in range(count):
             move(page, rng)
             page.wait(f"{ROOT}.dataset.waiting === '0'", "an answer")
@@ -132,12 +173,12 @@ def main():
             other = re.sub(r'"name": *"[^"]*"', '"name": "dropped <b>job</b>"', f.read(), count=1)
         with open(os.path.join(folder, "job.json"), "w") as f:
             f.write(other)
-        page.evaluate("{const d = new DataTransfer(); d.items.add(new File([" + json.dumps(other) + "], 'job.json')); "
-                      "document.dispatchEvent(new DragEvent('drop', {dataTransfer: d, bubbles: true, cancelable: true}))}")
+        drop(page, "job.json", other)
         page.wait(f"({ROOT}.lockstep.forecast || '').includes('dropped') && {AT_REST}", "the dropped job")
         check_answer(program, folder, page)
         if page.evaluate(f"{ROOT}.querySelectorAll('b').length"):
             sys.exit("a job's name became markup")
+        check_dropped_forecast(program, folder, page)
 
         for request in page.requests:
             if not (request.split("#")[0] == url or request.startswith(("blob:", "data:"))):

@@ -51,8 +51,8 @@ START_TEST(linear_ticks_are_round)
     mark(1, 0.6);
     finish();
     ck_assert(panel->y.from < 0.1 && panel->y.from > 0 && panel->y.to > 0.6);
-    ck_assert_str_eq(tick(&panel->y, 0), "0.1s");
-    ck_assert_str_eq(tick(&panel->y, 2), "0.3s"); /* 3 * 0.1 is not the double 0.3 */
+    ck_assert_str_eq(tick(&panel->y, 0), "100 ms");
+    ck_assert_str_eq(tick(&panel->y, 2), "300 ms"); /* 3 * 0.1 is not the double 0.3 */
     end();
 }
 END_TEST
@@ -65,7 +65,7 @@ START_TEST(log_ticks_are_powers)
     finish();
     ck_assert_uint_eq(panel->x.n_ticks, 4);
     ck_assert_str_eq(tick(&panel->x, 3), "8");
-    ck_assert_str_eq(tick(&panel->y, 0), "1ms");
+    ck_assert_str_eq(tick(&panel->y, 0), "1 ms");
     ck_assert_double_eq_tol(lk_chart_at(&panel->x, sqrt(panel->x.from * panel->x.to)), 0.5, 1e-12);
     end();
 }
@@ -211,9 +211,8 @@ START_TEST(names_are_quoted)
          "b",
          "'a?b'"}, /* U+202E turns the direction */
         {"\xff\xc3", "'?"
-                     "?'"}, /* not UTF-8 */
-        {"\xe0\x80\x80\xed\xa0\x80", "'?"
-                                     "?'"}, /* overlong; a surrogate */
+                     "?'"},                            /* not UTF-8 */
+        {"\xe0\x80\x80\xed\xa0\x80", "'?\?\?\?\?\?'"}, /* overlong; a surrogate */
         {"\xc3\xa9\xe2\x82\xac", "'\xc3\xa9\xe2\x82\xac'"},
     };
 

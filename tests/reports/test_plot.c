@@ -89,6 +89,57 @@ START_TEST(all_forecasts_are_drawn)
 }
 END_TEST
 
+/* What was measured at a count that was not asked for is drawn as well, of the same batch alone. */
+START_TEST(rows_at_other_counts_are_drawn)
+{
+    struct lk_forecast_point points[] = {plot_point(1, 0.010, 0.010), plot_point(16, 0.020, NAN)};
+    struct lk_forecast_measured rows[] = {
+        {.config = {.world_size = 1, .local_batch = 4, .accumulation = 1}, .step_s = 0.010},
+        {.config = {.world_size = 4, .local_batch = 4, .accumulation = 1}, .step_s = 0.0125},
+        {.config = {.world_size = 8, .local_batch = 2, .accumulation = 1}, .step_s = 0.010}};
+    struct lk_forecast f = plot_forecast("this machine", points, LK_COUNT(points));
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
+
+    f.measured = rows;
+    f.n_measured = LK_COUNT(rows);
+    for (int what = LK_CHART_EFFICIENCY; what <= LK_CHART_THROUGHPUT; what++) {
+        bool rate = what == LK_CHART_THROUGHPUT;
+
+        ck_assert_int_eq(lk_chart_scaling(&c, (enum lk_chart_scaling)what, &f, 1, NULL, 0), LK_OK);
+        l = plot_layer(c.panels[0], LK_CHART_POINTS, "measured", 0);
+        ck_assert_uint_eq(l->n_marks, 2);
+        ck_assert_double_eq(l->marks[1].x, 4);
+        ck_assert_double_eq_tol(l->marks[1].y, rate ? 16 / 0.0125 : 0.8, 1e-9);
+        lk_chart_fini(&c);
+    }
+}
+END_TEST
+
+/* The knee is marked across the panel where it is among the counts, and else noted. */
+START_TEST(the_knee_is_marked)
+{
+    struct lk_forecast_point points[] = {plot_point(1, 0.010, NAN), plot_point(8, 0.012, NAN),
+                                         plot_point(64, 0.030, NAN)};
+    struct lk_forecast f = plot_forecast("this machine", points, LK_COUNT(points));
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
+
+    f.knee_gpus = _i ? 512 : 24; /* which need not be a point */
+    ck_assert_int_eq(lk_chart_throughput(&c, &f, 1), LK_OK);
+    ck_assert(plot_noted(&c, _i ? "the knee, 512 GPUs, is not among" : "knee: a further node"));
+    l = plot_layer(c.panels[0], LK_CHART_LINE, _i ? "this machine" : NULL, 0);
+    if (!_i) {
+        ck_assert_int_eq(l->style, LK_CHART_DOTTED);
+        ck_assert_str_eq(l->marks[1].text, "knee: 24 GPUs");
+        ck_assert_double_eq(l->marks[0].x, 24);
+        ck_assert_double_eq(l->marks[1].x, 24);
+        plot_draw(&c);
+    }
+    lk_chart_fini(&c);
+}
+END_TEST
+
 START_TEST(each_batch_has_a_panel)
 {
     struct lk_forecast_point points[] = {plot_point(1, 0.010, NAN), plot_point(2, 0.011, NAN),
@@ -386,6 +437,42 @@ START_TEST(plots_fit_the_input)
 }
 END_TEST
 
+/* Settings on one count of GPUs have no curve of scaling, which the chart of settings says. */
+START_TEST(settings_on_one_count_have_no_curve)
+{
+    struct lk_forecast_point a[PLOT_SIDE * PLOT_SIDE];
+    struct lk_forecast f = plot_grid(a, "A");
+    struct lk_report_input in = {.title = "t", .forecasts = &f, .n_forecasts = 1};
+    struct lk_chart_list list = {0};
+
+    ck_assert_int_eq(lk_plots_make(&in, &list), LK_OK);
+    ck_assert_uint_gt(list.n, 0);
+    ck_assert_str_eq(list.charts[0].name, "settings");
+    ck_assert(plot_noted(&list.charts[0], "all settings have 8 GPUs"));
+    lk_chart_list_fini(&list);
+}
+END_TEST
+
+/* One configuration has its interval as a bar, and one tick: its count; millions are short. */
+START_TEST(one_configuration)
+{
+    struct lk_forecast_point points[] = {plot_point(1000000, 0.5, NAN)};
+    struct lk_forecast f = plot_forecast("this machine", points, 1);
+    const struct lk_chart_layer *l;
+    struct lk_chart c = {0};
+
+    ck_assert_int_eq(lk_chart_throughput(&c, &f, 1), LK_OK);
+    ck_assert_uint_eq(c.panels[0]->x.n_ticks, 1);
+    ck_assert_str_eq(c.panels[0]->x.ticks[0].label, "1M");
+    l = plot_layer(c.panels[0], LK_CHART_POINTS, "this machine", 0);
+    ck_assert(lk_chart_has_bar(l, &l->marks[0]));
+    ck_assert_str_eq(l->marks[0].text, "8 M");
+    ck_assert(plot_noted(&c, "bars: 90 % interval"));
+    plot_draw(&c);
+    lk_chart_fini(&c);
+}
+END_TEST
+
 /* Ten thousand points are drawn, all of them. */
 START_TEST(ten_thousand_points)
 {
@@ -474,6 +561,8 @@ SUITE(plot, c)
     tcase_add_test(c, throughput);
     tcase_add_test(c, all_forecasts_are_drawn);
     tcase_add_test(c, each_batch_has_a_panel);
+    tcase_add_test(c, rows_at_other_counts_are_drawn);
+    tcase_add_loop_test(c, the_knee_is_marked, 0, 2);
     tcase_add_test(c, strong_scaling_is_one_curve);
     tcase_add_test(c, nothing_is_cut_or_dropped_in_silence);
     tcase_add_test(c, measured_runs_are_a_curve);
@@ -484,6 +573,8 @@ SUITE(plot, c)
     tcase_add_test(c, stragglers);
     tcase_add_test(c, collectives);
     tcase_add_test(c, plots_fit_the_input);
+    tcase_add_test(c, settings_on_one_count_have_no_curve);
+    tcase_add_test(c, one_configuration);
     tcase_add_test(c, ten_thousand_points);
     tcase_add_test(c, hostile_names_are_text);
     tcase_add_test(c, a_planted_link_is_not_followed);

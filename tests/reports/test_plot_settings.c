@@ -18,13 +18,13 @@ START_TEST(heat_map)
     struct lk_chart c = {0};
 
     ck_assert_int_eq(lk_chart_heat_map(&c, &f), LK_OK);
-    ck_assert_str_eq(c.panels[0]->x.ticks[1].label, "2MiB");
+    ck_assert_str_eq(c.panels[0]->x.ticks[1].label, "2 MiB");
     ck_assert_str_eq(c.panels[0]->y.ticks[3].label, "8");
     l = plot_layer(c.panels[0], LK_CHART_BOXES, NULL, 0);
     ck_assert_uint_eq(l->n_marks, PLOT_SIDE * PLOT_SIDE);
     ck_assert_double_eq(l->marks[0].share, 0);
     ck_assert_double_eq(l->marks[15].share, 1);
-    ck_assert_str_eq(l->marks[13].text, "best: +13.0 %");
+    ck_assert_str_eq(l->marks[13].text, "\xe2\x98\x85 +13.0 %");
     ck_assert_str_eq(l->marks[15].text, "+15.0 %");
     plot_draw(&c);
     lk_chart_fini(&c);
@@ -122,13 +122,22 @@ START_TEST(target)
         points[i].plan.known = true;
         points[i].plan.time_to_target_h = 10 * (i + 1);
         points[i].plan.statistical_efficiency = i ? 8.0 / 9 : 0.8;
+        points[i].plan.cost_to_target = 100 + i;
     }
+    f.currency = (char[]){"CHF"};
+    f.knee_gpus = 6;
     ck_assert_int_eq(lk_chart_target(&c, &f), LK_OK);
-    ck_assert_uint_eq(c.n_panels, 3);
+    ck_assert_uint_eq(c.n_panels, 4);
     ck_assert_double_eq(plot_layer(c.panels[0], LK_CHART_LINE, NULL, 0)->marks[0].y, 20);
-    ck_assert(plot_noted(&c, "no price_per_hour"));
+    ck_assert_str_eq(c.panels[1]->y.label, "cost to the target, CHF");
+    ck_assert_double_eq(plot_layer(c.panels[1], LK_CHART_LINE, "knee of throughput", 0)->marks[1].x,
+                        6);
     ck_assert(plot_noted(&c, "critical batch: on 32 GPUs"));
     plot_draw(&c);
+    lk_chart_fini(&c);
+    points[0].plan.cost_to_target = points[1].plan.cost_to_target = NAN;
+    ck_assert_int_eq(lk_chart_target(&c, &f), LK_OK);
+    ck_assert(plot_noted(&c, "no price_per_hour"));
     lk_chart_fini(&c);
 }
 END_TEST

@@ -194,6 +194,7 @@ START_TEST(the_knee_is_where_a_node_adds_half)
 
     run(&t, &q, &f);
     ck_assert(forecast_says(&f, _i ? "The knee is at 1 node (4 GPUs)" : "No knee within 4 nodes"));
+    ck_assert_int_eq(f.knee_gpus, _i ? 4 : 0);
     ck_assert_int_gt(t.estimated, 1);
     lk_forecast_fini(&f);
 }
