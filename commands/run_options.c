@@ -27,6 +27,9 @@ static const char *const attentions[] = {LK_ATTENTION_LIST(LK_WORD_NAME) NULL};
  * forecasts'. */
 static const char *const algorithms[] = {
     [LK_ALGO_AUTO] = "auto", [LK_ALGO_RING] = "ring", [LK_ALGO_TREE] = "tree", NULL};
+#define NAME(mode, name, help) name,
+static const char *const overlaps[] = {"auto", LK_OVERLAP_MODE_LIST(NAME) NULL};
+#undef NAME
 static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
 /* Types that a run trains in, the default first. */
 #define TRAINED(X)       X(LK_F32, "float32") X(LK_BF16, "bfloat16")
@@ -150,6 +153,9 @@ void lk_command_backends(FILE *out)
         .help = "gradient bytes that close the first bucket (1MiB; torch-2.x with another cap: the cap)") \
     REPLAY("first-bucket", first_bucket, SIZE, .min = 1, .max = 1e15,                              \
            .help = "gradient bytes that close the first bucket (the job's; by its rule with --bucket-cap)") \
+    BOTH("overlap", overlap, CHOICE, .choices = overlaps, .fallback = "auto",                       \
+         .help = "of buckets with the backward: full; partial: one at a time, the backward waits for " \
+                 "the one before; none: behind the backward; auto: full, in replay the job's")      \
     BOTH("algorithm", train.reducer.algo, CHOICE, .choices = algorithms, .fallback = "auto",       \
          .help = "algorithm of the all-reduce")                                                    \
     RUN("noise-every", train.reducer.noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
@@ -387,6 +393,8 @@ static enum lk_status take_from_job(struct run_options *o)
     o->train.reducer.ddp_rule = job.ddp_rule;
     o->train.prefetch = job.prefetch_depth;
     o->sync_every = o->sync_every || job.reduce != LK_REDUCTION_LAST;
+    if (!o->overlap)
+        o->overlap = 1 + (int)job.overlap;
     if (!o->train.local_batch)
         o->train.local_batch = lk_job_usual_batch(&job);
     if (!o->train.reducer.accumulation)
@@ -503,6 +511,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
     c.model.seed = c.seed = (uint64_t)o->seed;
     c.reducer.first_bytes = run_options_first_bucket(o);
     c.reducer.no_sync = !o->sync_every;
+    c.reducer.overlap = o->overlap ? (enum lk_overlap_mode)(o->overlap - 1) : LK_OVERLAP_MODE_FULL;
     c.graph = graphs[o->graph];
     *out = c;
     return LK_OK;

@@ -40,6 +40,7 @@ struct run_options {
     const char *ssh;   /* the command that runs another there; NULL: RUN_SSH */
     int64_t seed;
     bool sync_every;
+    int overlap; /* 0: auto, else one more than the lk_overlap_mode */
     /* run grid */
     struct lk_ints scaling, local_batches, accumulations;
     struct lk_sizes bucket_caps;

@@ -49,6 +49,8 @@ static const struct lk_member info_rows[] = {
     ROW(accumulation, INT, REQUIRED, .min = 1, .max = LK_ACCUMULATION_MAX,
         .help = "micro-batches a step"),
     ROW(no_sync, BOOL, REQUIRED, .help = "gradients are reduced on the last micro-batch alone"),
+    ROW(overlap, WORD, SPARSE, .words = &lk_overlap_mode_words,
+        .help = "asked for, of collectives with compute"),
     ROW(simulated, BOOL, REQUIRED, .help = "written by the simulator"),
     ROW(first_bytes, UINT, REQUIRED, .help = "limit of the first bucket"),
     ROW(cap_bytes, UINT, REQUIRED, .help = "limit of the others"),

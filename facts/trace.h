@@ -41,6 +41,7 @@
 #include "base/member.h"
 #include "base/status.h"
 #include "facts/bucket.h"
+#include "facts/config.h"
 #include "facts/span.h"
 
 #include <stdbool.h>
@@ -58,15 +59,16 @@ struct lk_run_tensor {
 struct lk_run_info {
     char *run_id; /* the same on all ranks of a run */
     int rank, world_size, local_rank, nodes;
-    char *host;        /* host name */
-    char *device;      /* "cpu", "timed", or the GPU's name */
-    char *comm;        /* "self", "tcp", ... */
-    char *model;       /* e.g. "gpt-nano" */
-    char *sample_unit; /* e.g. "sequence of 64 tokens" */
-    int local_batch;   /* samples a micro-batch and rank */
-    int accumulation;  /* micro-batches an optimizer step */
-    bool no_sync;      /* all-reduce only after the last micro-batch */
-    bool simulated;    /* written by sim/ */
+    char *host;                   /* host name */
+    char *device;                 /* "cpu", "timed", or the GPU's name */
+    char *comm;                   /* "self", "tcp", ... */
+    char *model;                  /* e.g. "gpt-nano" */
+    char *sample_unit;            /* e.g. "sequence of 64 tokens" */
+    int local_batch;              /* samples a micro-batch and rank */
+    int accumulation;             /* micro-batches an optimizer step */
+    bool no_sync;                 /* all-reduce only after the last micro-batch */
+    enum lk_overlap_mode overlap; /* that was asked for, of collectives with compute */
+    bool simulated;               /* written by sim/ */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits */
     uint64_t warmup_steps;           /* the first steps: marked and left out of statistics */

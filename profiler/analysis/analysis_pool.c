@@ -42,7 +42,7 @@ bool lk_pool_agree(const struct lk_run *a, const struct lk_run *b)
 
     return x->world_size == y->world_size && x->nodes == y->nodes &&
            x->local_batch == y->local_batch && x->accumulation == y->accumulation &&
-           x->no_sync == y->no_sync && x->simulated == y->simulated &&
+           x->no_sync == y->no_sync && x->overlap == y->overlap && x->simulated == y->simulated &&
            x->first_bytes == y->first_bytes && x->cap_bytes == y->cap_bytes &&
            x->n_tensors == y->n_tensors && !strcmp(x->device, y->device) &&
            !strcmp(x->model, y->model) && has_config(x, y) && has_config(y, x);

@@ -332,6 +332,7 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.local_batch = info->local_batch;
     out->config.accumulation = info->accumulation;
     out->config.reduce = info->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
+    out->config.overlap = info->overlap;
     out->config.first_bytes = info->first_bytes;
     out->config.cap_bytes = info->cap_bytes;
     LK_PASS(lk_strdup(&out->source, run->dir));
@@ -391,7 +392,7 @@ static enum lk_status fill_losses(const struct lk_run_set *set, const struct lk_
     gaps_s = a.modelled ? out->losses_s[LK_LOSS_REST] : a.pass_gap_s;
     out->losses_s[a.modelled ? LK_LOSS_IDEAL : LK_LOSS_COLOCATION] += gaps_s;
     out->losses_s[LK_LOSS_REST] -= gaps_s;
-    if (never_overlaps(&a))
+    if (out->config.overlap == LK_OVERLAP_MODE_FULL && never_overlaps(&a))
         out->config.overlap = LK_OVERLAP_MODE_NONE;
 out:
     lk_analysis_fini(&a);
@@ -399,17 +400,20 @@ out:
     return st;
 }
 
-/* Take the overlap that all runs of several ranks show; where they differ, that of DDP. */
+/* Take the overlap that all runs of several ranks were asked for or show; where they differ, that
+ * of DDP. */
 static void set_overlap(struct lk_job *j)
 {
-    size_t none = 0, several = 0;
+    const struct lk_job_run *first = NULL;
+    bool differ = false;
 
-    for (size_t i = 0; i < j->n_runs; i++) {
-        several += j->runs[i].config.world_size > 1;
-        none += j->runs[i].config.overlap == LK_OVERLAP_MODE_NONE;
-    }
-    if (several && none == several)
-        j->overlap = LK_OVERLAP_MODE_NONE;
+    for (size_t i = 0; i < j->n_runs; i++)
+        if (j->runs[i].config.world_size > 1) {
+            first = first ? first : &j->runs[i];
+            differ |= j->runs[i].config.overlap != first->config.overlap;
+        }
+    if (first && !differ)
+        j->overlap = first->config.overlap;
     for (size_t i = 0; i < j->n_runs; i++)
         j->runs[i].config.overlap = j->overlap;
 }

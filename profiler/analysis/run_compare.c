@@ -25,7 +25,8 @@ static bool same_configuration(const struct lk_run *x, const struct lk_run *y)
     const struct lk_run_info *a = lk_run_about(x), *b = lk_run_about(y);
 
     return a->world_size == b->world_size && a->local_batch == b->local_batch &&
-           a->accumulation == b->accumulation && a->no_sync == b->no_sync;
+           a->accumulation == b->accumulation && a->no_sync == b->no_sync &&
+           a->overlap == b->overlap;
 }
 
 /* Return the first run of a set with the configuration of another one, or NULL. */

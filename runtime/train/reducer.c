@@ -53,6 +53,7 @@ struct lk_reducer {
     bool order_known;       /* that backward is over */
     bool rebuilt;
     struct lk_event *reduced; /* on the net stream: all buckets of this micro-batch are reduced */
+    struct lk_event *apart;   /* PARTIAL: the bucket before is reduced; NONE: the backward ended */
     void *used; /* find_unused: device map, n_params int32; never read, as all are used */
     struct lk_event *marked; /* on the compute stream: the map is final */
 
@@ -292,6 +293,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
         memcpy(r->order, config->order, n_params * sizeof *r->order);
     r->order_known = config->order != NULL;
     LK_TRY(lk_event_create(r->device, &r->reduced));
+    LK_TRY(lk_event_create(r->device, &r->apart));
     if (config->early)
         LK_TRY(lk_early_create(config->early, config->compute, config->net, n_params,
                                config->plant == LK_PLANT_EARLY_UPDATE, &r->early));
@@ -318,6 +320,7 @@ void lk_reducer_destroy(struct lk_reducer *r)
     drop_buckets(r);
     lk_early_destroy(r->early);
     lk_event_destroy(r->reduced);
+    lk_event_destroy(r->apart);
     lk_event_destroy(r->marked);
     lk_device_free(r->device, r->used);
     lk_comm_free(r->config.comm, r->device, r->slab);
@@ -438,6 +441,8 @@ static enum lk_status measure(struct lk_reducer *r, size_t b, size_t slot)
 static enum lk_status launch(struct lk_reducer *r, size_t b)
 {
     const struct lk_reducer_config *c = &r->config;
+    const bool behind = c->overlap == LK_OVERLAP_MODE_NONE;
+    struct lk_event *ready = behind ? r->apart : r->buckets[b].ready;
     const struct lk_span span = {
         .kind = LK_SPAN_BUCKET, .step = r->step, .index = (int32_t)b, .bytes = r->plan.bytes[b]};
     const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
@@ -446,11 +451,15 @@ static enum lk_status launch(struct lk_reducer *r, size_t b)
                                       .buf = r->slab + r->buckets[b].at_elems * r->real_bytes,
                                       .count = r->buckets[b].elems,
                                       .index = (int32_t)b,
-                                      .ready = r->buckets[b].ready};
+                                      .ready = ready};
     enum lk_status st = LK_OK;
 
     lk_span_enter(c->track, &span);
-    LK_TRY(lk_stream_wait(c->net, r->buckets[b].ready));
+    if (c->overlap == LK_OVERLAP_MODE_PARTIAL && b > 0) {
+        LK_TRY(lk_event_record(r->apart, c->net));
+        LK_TRY(lk_stream_wait(c->compute, r->apart));
+    }
+    LK_TRY(lk_stream_wait(c->net, ready));
     LK_TRY(measure(r, b, b));
     if (c->plant != LK_PLANT_DROPPED_BUCKET || b != 0)
         LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
@@ -492,7 +501,7 @@ static enum lk_status on_ready(void *ctx, size_t param)
     LK_PASS(lk_event_record(bucket->ready, r->config.compute));
     if (r->updating)
         lk_early_ready(r->early, r->bucket_of[param]);
-    return launch_ready(r);
+    return r->config.overlap == LK_OVERLAP_MODE_NONE ? LK_OK : launch_ready(r);
 }
 
 static enum lk_status on_released(void *ctx, size_t param)
@@ -545,6 +554,10 @@ enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
     if (!r->synced)
         return LK_OK;
     r->order_known = true;
+    if (c->overlap == LK_OVERLAP_MODE_NONE) {
+        LK_PASS(lk_event_record(r->apart, c->compute));
+        LK_PASS(launch_ready(r));
+    }
     if (r->measuring) {
         LK_PASS(
             lk_stream_copy(c->net, r->norms_host, r->norms, 2 * r->plan.n_buckets * r->wide_bytes));

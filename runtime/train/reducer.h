@@ -19,9 +19,11 @@
  *     }
  *     optimizer, unless the buckets are updated early (runtime/train/early.h);
  *
- * Without no_sync every micro-batch is all-reduced (as PyTorch does outside its no_sync context).
- * The sums are then divided by the ranks before the next micro-batch is added to them.
- * The hook emits a GRADIENT mark for each gradient of a synchronised backward.
+ * With PARTIAL overlap the compute stream waits, where a bucket is launched, for the one before;
+ * with NONE buckets are launched when the backward has ended. Without no_sync every micro-batch is
+ * all-reduced (as PyTorch does outside its no_sync context). The sums are then divided by the ranks
+ * before the next micro-batch is added to them. The hook emits a GRADIENT mark for each gradient of
+ * a synchronised backward.
  */
 #ifndef LK_RUNTIME_REDUCER_H
 #define LK_RUNTIME_REDUCER_H
@@ -29,6 +31,7 @@
 #include "base/status.h"
 #include "base/words.h"
 #include "facts/bucket.h"
+#include "facts/config.h"
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"
@@ -57,8 +60,9 @@ struct lk_reducer_config {
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes;
     enum lk_algo algo;
-    int accumulation; /* micro-batches per step */
-    bool no_sync;     /* all-reduce in the last micro-batch only */
+    int accumulation;             /* micro-batches per step */
+    bool no_sync;                 /* all-reduce in the last micro-batch only */
+    enum lk_overlap_mode overlap; /* when buckets are launched (facts/config.h) */
     bool find_unused; /* all-reduce the map of used parameters behind the buckets, an int32 each */
     int noise_every;  /* steps between measurements of the two gradient norms; 0: never */
     enum lk_plant plant;

@@ -386,6 +386,7 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     info->local_batch = c->local_batch;
     info->accumulation = c->reducer.accumulation;
     info->no_sync = c->reducer.no_sync;
+    info->overlap = c->reducer.overlap;
     info->ddp_rule = c->reducer.ddp_rule;
     info->first_bytes = c->reducer.first_bytes;
     info->cap_bytes = c->reducer.cap_bytes;

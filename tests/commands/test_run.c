@@ -294,6 +294,8 @@ static const char *const verify_cap[] = {"1B", "4KiB", "25MiB"};
 static const char *const verify_rule[] = {"torch-1.13", "torch-2.x"};
 enum { SHAPES = 5 * 2 * 3 * 2 };
 
+static const char *const verify_overlap[] = {"full", "partial", "none"};
+
 /* Every third shape without no_sync: an all-reduce after every micro-batch. */
 START_TEST(verify)
 {
@@ -301,13 +303,48 @@ START_TEST(verify)
 
     program_run(&p, scratch_dir, 0,
                 "run --verify --steps=3 --warmup=0 -b2 -n%d -a%d --bucket-cap=%s "
-                "--ddp-rule=%s %s "
+                "--ddp-rule=%s %s --overlap=%s "
                 "--no-trace --out=%s/run " TINY,
                 verify_ranks[_i % 5], verify_accumulation[_i / 5 % 2], verify_cap[_i / 10 % 3],
-                verify_rule[_i / 30], _i % 3 == 0 ? "--sync-every" : "", scratch_dir);
+                verify_rule[_i / 30], _i % 3 == 0 ? "--sync-every" : "", verify_overlap[_i / 2 % 3],
+                scratch_dir);
     ck_assert_ptr_nonnull(strstr(p.out, "verified: largest gradient error "));
     ck_assert_ptr_nonnull(strstr(p.out, " is allowed; parameters bit-identical"));
     program_fini(&p);
+}
+END_TEST
+
+/* Without overlap no bucket is reduced before the backward has ended, with it some are, and the job
+ * knows what was asked for. A pass takes 60 ms. */
+START_TEST(overlap_is_as_asked)
+{
+    static const char *const modes[] = {"full", "none"};
+    struct program p;
+    struct lk_job job = {0};
+    const char *at;
+    char *path = NULL;
+    double covered;
+
+    program_run(
+        &p, scratch_dir, 0,
+        "run -n2 --device=timed --timed-flops=1e9 --model=gpt --layers=4 --heads=4 "
+        "--channels=64 --context=32 --vocab=256 -b4 --steps=6 --warmup=1 --bucket-cap=16KiB "
+        "--no-pin --overlap=%s --out=%s/run",
+        modes[_i], scratch_dir);
+    program_fini(&p);
+    program_run(&p, scratch_dir, 0, "analyze --table=overlap --format=csv %s/run", scratch_dir);
+    at = strchr(p.out, '\n');
+    for (int column = 0; at && column < 8; column++)
+        at = strchr(at + 1, ',');
+    ck_assert_ptr_nonnull(at);
+    covered = strtod(at + 1, NULL);
+    ck_assert_msg(_i ? covered == 0 : covered > 0, "%s: %s", modes[_i], p.out);
+    program_fini(&p);
+    ck_assert_int_eq(lk_path_join(&path, scratch_dir, "run/job.json"), LK_OK);
+    ck_assert_int_eq(lk_job_read(path, &job), LK_OK);
+    ck_assert_int_eq(job.overlap, _i ? LK_OVERLAP_MODE_NONE : LK_OVERLAP_MODE_FULL);
+    lk_job_fini(&job);
+    free(path);
 }
 END_TEST
 
@@ -458,6 +495,7 @@ SUITE(run, c)
     tcase_add_test(c, weak_curve_and_batches);
     tcase_add_test(c, slow_rank_of_a_grid);
     tcase_add_loop_test(c, verify, 0, SHAPES);
+    tcase_add_loop_test(c, overlap_is_as_asked, 0, 2);
     tcase_add_loop_test(c, planted_faults_are_found, 0, LK_COUNT(planted));
     tcase_add_test(c, text_at_two_ranks_as_at_one);
     tcase_add_test(c, export_into_run_directory);
