@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Opens pages of `lockstep report` in headless Chromium and checks them as a reader would use them.
 
-    tests/check_page.py [--pictures DIR] PAGE...
+    tests/check_page.py [--pictures DIR | --docs DIR] PAGE...
 
 For each page: no error is on the console, nothing is asked for but the file, every figure is seen and has a text
 alternative, no text of it is cut, every table sorts by a click on each head, the page is no wider than a phone or a
-screen, the switch of the theme works, and it prints. --pictures also keeps NAME-WIDTH-THEME.png and NAME.pdf.
+screen, the switch of the theme works, and it prints. --pictures also keeps NAME-WIDTH-THEME.png and NAME.pdf; --docs
+report-screen.png, report-phone.png and report-print.png, the small ones of docs/report.md.
 Exits 77 without Chromium, 1 when something does not hold.
 """
 import base64
@@ -18,6 +19,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "rig
 from chromium import PROGRAM, Chromium  # noqa: E402
 
 PHONE, SCREEN, PAPER = 360, 1280, 720  # CSS pixels; A4 within its margins has 720 or so
+
+# Those of --docs: CSS pixels, pixels of the picture to one of them, dark.
+SMALL = {"screen": (1200, 2280, 0.5, False), "phone": (PHONE, 1000, 0.9, True), "print": (PAPER, 1020, 0.75, False)}
 
 # Run in the page; each returns a list of what does not hold.
 FIGURES = """[...document.querySelectorAll('figure')].flatMap((figure, i) => {
@@ -89,14 +93,22 @@ def pictures(page, folder, name):
             pathlib.Path(path).write_bytes(base64.b64decode(shot["data"]))
 
 
-def check(browser, path, folder):
+def small_pictures(page, folder):
+    for label, (width, height, scale, dark) in SMALL.items():
+        size(page, width, dark, "print" if label == "print" else "screen")
+        clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": scale}
+        shot = page.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
+        pathlib.Path(folder, "report-%s.png" % label).write_bytes(base64.b64decode(shot["data"]))
+
+
+def check(browser, path, folder, small):
     """Opens a page; returns what does not hold."""
     url = pathlib.Path(path).resolve().as_uri()
     page = browser.open(url, SCREEN)
     bad = []
     size(page, SCREEN, False)
     if folder:
-        pictures(page, folder, pathlib.Path(path).resolve().parent.name)
+        (small_pictures(page, folder) if small else pictures(page, folder, pathlib.Path(path).resolve().parent.name))
     for width in (PHONE, SCREEN):
         for dark in (False, True):
             size(page, width, dark)
@@ -106,7 +118,7 @@ def check(browser, path, folder):
     pdf = base64.b64decode(page.call("Page.printToPDF", printBackground=True, preferCSSPageSize=True)["data"])
     if not pdf.startswith(b"%PDF"):
         bad.append("it does not print")
-    if folder:
+    if folder and not small:
         pathlib.Path(folder, pathlib.Path(path).resolve().parent.name + ".pdf").write_bytes(pdf)
     counts = page.evaluate("['figure', 'table', 'section'].map(x => document.querySelectorAll(x).length)")
     if not counts[2] or not counts[1]:
@@ -117,8 +129,8 @@ def check(browser, path, folder):
 
 
 def main(words):
-    folder = None
-    if words[:1] == ["--pictures"]:
+    folder, small = None, words[:1] == ["--docs"]
+    if words[:1] == ["--pictures"] or small:
         folder, words = words[1], words[2:]
         os.makedirs(folder, exist_ok=True)
     if not PROGRAM:
@@ -127,7 +139,7 @@ def main(words):
     bad = []
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as home, Chromium(home, "--hide-scrollbars") as browser:
         for path in words:
-            bad += ["%s: %s" % (path, b) for b in check(browser, path, folder)]
+            bad += ["%s: %s" % (path, b) for b in check(browser, path, folder, small)]
     for line in bad[:40]:
         print(line)
     return 1 if bad else 0
