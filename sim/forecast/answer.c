@@ -197,6 +197,27 @@ static enum lk_status check_batch(struct lk_pipeline *w, size_t point)
                                                  "%s (--target-samples would weigh it)", text);
 }
 
+/* Says that the steps of a point have more samples than any job is known to learn from by rule,
+ * where nothing is known of this one. */
+static enum lk_status tell_large_batch(struct lk_pipeline *w, size_t point)
+{
+    const struct lk_job *j = w->source->job;
+    char of[32];
+    double samples;
+
+    if (point == w->n_points || item_of(w, point)->hidden || w->by_target ||
+        (j && !isnan(lk_plan_noise_scale(j, w->request->plan))))
+        return LK_OK;
+    samples = lk_config_samples(&item_of(w, point)->config);
+    if (item_of(w, point)->config.local_batch < 1 || !(samples > LK_RATE_GOYAL_BATCH))
+        return LK_OK;
+    return lk_forecast_say(
+        w->out,
+        "A step has %s samples, and nothing says that the job learns from so many: "
+        "--noise-scale would (ImageNet's did from %d, arXiv:1706.02677).",
+        lk_answer_number(samples, of, sizeof of), LK_RATE_GOYAL_BATCH);
+}
+
 /* ---- The best of those asked for ---- */
 
 /* Returns true if all points of a choice that can be chosen have as many samples a step. */
@@ -549,6 +570,7 @@ enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *ga
     if (w->request->goal)
         return lk_goal_tell(w, &gains->goal);
     LK_PASS(w->request->compare ? tell_gains(w, gains) : tell_asked(w));
+    LK_PASS(tell_large_batch(w, main_point(w)));
     if (w->request->compare)
         LK_PASS(note_gains(w));
     if (w->no_reference)

@@ -278,6 +278,32 @@ START_TEST(a17_the_help_of_an_axis_says_its_type)
 }
 END_TEST
 
+/* A step of more than 8,192 samples is warned of where nothing is known of what a job learns from.
+ */
+static const struct {
+    const char *question, *says;
+    bool warned;
+} large[] = {
+    {"predict job.json cluster.json --gpus=1024 --local-batch=8", "1024 GPUs", false},
+    {"predict job.json cluster.json --gpus=2048 --local-batch=8",
+     "16,384 samples, and nothing says", true},
+    {"whatif job.json cluster.json --gpus=2048 --local-batch=8", "nothing says that the job learns",
+     true},
+    {"predict job.json cluster.json --gpus=2048 --local-batch=8 --noise-scale=1e6", "2048 GPUs",
+     false},
+};
+
+START_TEST(a_large_batch_is_warned_of)
+{
+    struct shell_result r =
+        shell_program(scratch_dir, "%s --draws=20 --anyway -q", large[_i].question);
+
+    ck_assert_msg(said(r.text, large[_i].says), "%s: %s", large[_i].question, r.text);
+    ck_assert_msg((said(r.text, "nothing says that the job learns") != NULL) == large[_i].warned,
+                  "%s: %s", large[_i].question, r.text);
+}
+END_TEST
+
 SUITE(questions, c)
 {
     tcase_add_checked_fixture(c, make_files, scratch_tear_down);
@@ -289,6 +315,7 @@ SUITE(questions, c)
     tcase_add_loop_test(c, a10_a_count_that_is_refused_leaves_the_others, 0,
                         (int)LK_COUNT(left_out));
     tcase_add_loop_test(c, a10_a_measured_row_of_a_table_is_shown_as_measured, 0, 2);
+    tcase_add_loop_test(c, a_large_batch_is_warned_of, 0, (int)LK_COUNT(large));
     tcase_add_test(c, rows_that_disagree_widen_the_interval);
     tcase_add_test(c, a_count_between_superlinear_rows_is_like_them);
     tcase_add_loop_test(c, a17_the_help_of_an_axis_says_its_type, 0, (int)LK_COUNT(types));
