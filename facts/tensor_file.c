@@ -120,7 +120,8 @@ enum lk_status lk_tensor_file_lay_out(struct lk_tensor_file *f, const struct lk_
     f->texts = NULL;
     f->n_texts = 0;
     LK_TRY(lk_alloc(&f->texts, n_texts, sizeof *f->texts));
-    memcpy(f->texts, texts, n_texts * sizeof *texts);
+    if (n_texts)
+        memcpy(f->texts, texts, n_texts * sizeof *texts);
     f->n_texts = n_texts;
     LK_TRY(write_header(f, &header, &header_bytes));
     for (size_t i = 0; i < n_rows; i++)

@@ -285,7 +285,8 @@ static size_t fill_texts(const struct trainer *t, int64_t steps, struct lk_tenso
     add_text(texts, &n, "trained_s", "%.9g", course->trained_s);
     add_text(texts, &n, "stalled_s", "%.9g", course->stalled_s);
     add_text(texts, &n, "starting_s", "%.9g", course->starting_s);
-    memcpy(texts + n, c->checkpoint.texts, c->checkpoint.n_texts * sizeof *texts);
+    if (c->checkpoint.n_texts)
+        memcpy(texts + n, c->checkpoint.texts, c->checkpoint.n_texts * sizeof *texts);
     return n + c->checkpoint.n_texts;
 }
 
