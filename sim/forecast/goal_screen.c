@@ -173,7 +173,7 @@ enum lk_status lk_goal_screen(struct lk_pipeline *w)
     w->n_searched = w->n_points;
     w->n_points = kept;
 out:
-    free(f.points);
+    lk_forecast_fini(&f);
     free(keep);
     return st;
 }
