@@ -34,5 +34,5 @@ const char *lk_gz_damage(gzFile gz)
 
 enum lk_status lk_gz_check(gzFile gz, const char *path)
 {
-    return lk_unpack_check(path, gzoffset(gz), gztell(gz));
+    return gzdirect(gz) ? LK_OK : lk_unpack_check(path, gzoffset(gz), gztell(gz));
 }

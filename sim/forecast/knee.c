@@ -119,7 +119,8 @@ enum lk_status lk_pipeline_tell_knee(const struct lk_pipeline *w)
     if (most < 0)
         return lk_forecast_note(w->out, "knee: not known, no run on two nodes");
     st = lk_knee_find(&e, &w->all.v[w->points[first].item].config, most, &nodes);
-    if (st == LK_EEVIDENCE)
-        return lk_forecast_note(w->out, "knee: not known, a count on the way has no evidence");
+    if (st == LK_EEVIDENCE || st == LK_EUSAGE) /* of groups that do not divide it, too */
+        return lk_forecast_note(w->out, "knee: not known, a count on the way %s",
+                                st == LK_EUSAGE ? "cannot be configured so" : "has no evidence");
     return st == LK_OK ? tell(w, nodes, most, cluster.gpus_per_node) : st;
 }
