@@ -2,7 +2,7 @@
 #include "base/file.h"
 
 #include "base/array.h"
-#include "base/gz.h"
+#include "base/unpack.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -61,7 +61,8 @@ static enum lk_status read_all(gzFile gz, const char *path, size_t max, char **o
         if (n == 0)
             break;
         size += (size_t)n;
-        LK_TRY(lk_gz_check(gz, path));
+        if (!gzdirect(gz)) /* a file that is read as it is has no other size */
+            LK_TRY(lk_unpack_check(path, gzoffset(gz), gztell(gz)));
         if (size > max)
             LK_TRY(lk_fail(LK_EPARSE, "%s: larger than %zu %s", path, max % MEBI ? max : max / MEBI,
                            max % MEBI ? "bytes" : "MiB"));
