@@ -1,7 +1,7 @@
 /*
- * Runs the suites named on the command line, or all. tests/ROOM/test_<name>.c has lk_suite_<name>.
+ * Runs the suites named on the command line, all others, or all. tests/ROOM/test_<name>.c has lk_suite_<name>.
  *
- *     test_lockstep [--jobs N] [SUITE...]
+ *     test_lockstep [--jobs N] [SUITE... | -SUITE...]
  *
  * Each suite runs in a process of its own, N at a time (default: one a processor and one more, as
  * suites of processes and timeouts mostly wait), with its output in a file that is shown whole when
@@ -197,26 +197,29 @@ static int run_all(struct result *results, long parallel)
     return missed;
 }
 
-/* Mark the suites named in words, or all. Return how many, or -1 after a word that names none. */
+/* Mark the suites named in words, or all but those named behind a '-'. Return how many, or -1 after
+ * a word that names none. */
 static int choose(int n_words, char **words)
 {
+    bool all = n_words == 0 || words[0][0] == '-';
     int chosen = 0;
 
+    for (int i = 0; i < N_JOBS; i++)
+        jobs[i].wanted = all;
     for (int w = 0; w < n_words; w++) {
+        const char *name = words[w] + (words[w][0] == '-');
         int at = 0;
 
-        while (at < N_JOBS && strcmp(jobs[at].name, words[w]))
+        while (at < N_JOBS && strcmp(jobs[at].name, name))
             at++;
         if (at == N_JOBS) {
-            fprintf(stderr, "test_lockstep: no suite '%s'\n", words[w]);
+            fprintf(stderr, "test_lockstep: no suite '%s'\n", name);
             return -1;
         }
-        jobs[at].wanted = true;
+        jobs[at].wanted = words[w][0] != '-';
     }
-    for (int i = 0; i < N_JOBS; i++) {
-        jobs[i].wanted |= n_words == 0;
+    for (int i = 0; i < N_JOBS; i++)
         chosen += jobs[i].wanted;
-    }
     return chosen;
 }
 

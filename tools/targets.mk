@@ -22,7 +22,7 @@ help:
 setup:
 	@tools/setup build check
 
-# SUITES="units json" runs some suites only.
+# SUITES="units json" runs some suites only, SUITES="-units -json" all others.
 check: setup
 	$(Q)$(MAKE) --no-print-directory check-quick
 

@@ -197,12 +197,15 @@ START_TEST(a_jobs_ends_never_cross)
 }
 END_TEST
 
+/* Table 51 has a collective of months. */
+enum { FIRST_TABLE = 30 };
+
 /* A table beside a job and a cluster with such numbers. */
 START_TEST(a_tables_ends_never_cross)
 {
     static const int rows[] = {1, 2, 4};
 
-    for (size_t i = 0; i < cases_or(60); i++) {
+    for (size_t i = FIRST_TABLE; i < FIRST_TABLE + cases_or(25); i++) {
         struct lk_rng g = lk_rng_init(8, i);
         const struct lk_axis_value gpus[] = {{.count = 2}, {.count = 2 << lk_rng_below(&g, 5)}};
         struct lk_throughput_table t = {0};
