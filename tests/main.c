@@ -1,5 +1,6 @@
 /*
- * Runs the suites named on the command line, all others, or all. tests/ROOM/test_<name>.c has lk_suite_<name>.
+ * Runs the suites named on the command line, all others, or all. tests/ROOM/test_<name>.c has
+ * lk_suite_<name>.
  *
  *     test_lockstep [--jobs N] [SUITE... | -SUITE...]
  *
