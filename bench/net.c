@@ -345,8 +345,8 @@ static enum lk_status note_cap(const char *lockstep, const struct item *items, s
             continue;
         if (i < at || used >= sizeof caps)
             return LK_OK; /* told already */
-        used += (size_t)snprintf(caps + used, sizeof caps - used, "%s%" PRIu64, n_caps ? "," : "",
-                                 items[i].run.cap_bytes);
+        used += (size_t)snprintf(caps + used, sizeof caps - used, "%s%" PRIu64 "B",
+                                 n_caps ? "," : "", items[i].run.cap_bytes);
         n_caps++;
         if (items[i].measured_s < best->measured_s)
             best = &items[i];
