@@ -1,4 +1,5 @@
-/* What the system lets a process have: memory, descriptors, sizes of files. */
+/* These functions check the limits that the system sets a process: memory, descriptors, sizes of
+ * files. */
 #ifndef LK_BASE_LIMITS_H
 #define LK_BASE_LIMITS_H
 

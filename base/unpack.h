@@ -1,4 +1,4 @@
-/* What a file may unpack to. */
+/* This function bounds what a file unpacks to. */
 #ifndef LK_BASE_UNPACK_H
 #define LK_BASE_UNPACK_H
 

@@ -5,7 +5,7 @@
  *
  *     build/bench/accuracy_next     prints a table in Markdown
  *
- * Of each series the first one or two counts are known and the largest is the target. The counts
+ * The first one or two counts of each series are known and the largest is the target. The counts
  * between are what could be run. The named one is added as it was measured, and in its place the
  * next larger count; widths are ln(hi / lo) of the 90 % interval at the target. Constants of the
  * law are those of the program, to whose fit these series belong; widths, not errors, are judged.
@@ -23,7 +23,7 @@
 
 enum { LEAST_COUNTS = 4, KNOWN_MAX = 2 };
 
-/* What one test brought. */
+/* One test brought these. */
 struct outcome {
     double now, promised, named, next; /* widths */
     bool is_next;                      /* the named one is the next larger count */

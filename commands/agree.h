@@ -26,8 +26,8 @@ enum lk_status agree_on_options(const struct lk_command *c, const void *options,
 enum lk_status agree_on_folder(const char *folder, const struct lk_rank_env *env,
                                struct lk_store *store);
 
-/* What agree_on_folder is made of, for a launcher that has made the folder: it leaves a mark there
- * and takes it away again; its ranks must see it within 5 s. */
+/* These are the parts of agree_on_folder for a launcher that has made the folder: it leaves a mark
+ * there and takes it away again; its ranks must see it within 5 s. */
 enum { FOLDER_MARK_BYTES = 33 };
 enum lk_status folder_mark(const char *folder, char text[FOLDER_MARK_BYTES]);
 enum lk_status folder_unmark(const char *folder);

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-/* Of the forecasts that are made here, as `predict` has them. */
+/* The forecasts that are made here have the draws and the seed of `predict`. */
 enum { FORECAST_JOB_DRAWS = 200, FORECAST_JOB_SEED = 1 };
 
 /*

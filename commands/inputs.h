@@ -19,8 +19,8 @@ enum lk_status find_cluster(const char *name, struct lk_cluster *out);
  */
 enum lk_status warn_of_contradictions(const struct lk_cluster *c, size_t known);
 
-/* What a command's word names. Without a file of its name, a word that looks like none is a
- * preset's.
+/* A command's word names one of these. A word that no file has and that looks like no path names a
+ * preset.
  */
 enum operand { OPERAND_FOLDER, OPERAND_PRESET, OPERAND_FILE };
 enum operand operand_of(const char *name);

@@ -17,7 +17,7 @@
 
 #define LIBRARY "liblockstep_profile.so"
 #define SUFFIX  ".probe"
-/* Of LD_PRELOAD: ld.so(8), and other white space that it takes for a blank. */
+/* These separate the names in LD_PRELOAD (ld.so(8)), which takes other white space for a blank. */
 #define SEPARATORS " :\t\n"
 
 enum { VARIABLES_MAX = 10 };

@@ -23,8 +23,8 @@
 static const char *const optimizers[] = {LK_OPTIM_LIST(LK_WORD_NAME) NULL};
 static const char *const ddp_rules[] = {LK_DDP_RULE_LIST(LK_WORD_NAME) NULL};
 static const char *const attentions[] = {LK_ATTENTION_LIST(LK_WORD_NAME) NULL};
-/* Of the all-reduce, those that a communicator of this program has; the others are NCCL's own, and
- * forecasts'. */
+/* A communicator of this program has these algorithms of the all-reduce; the others are NCCL's own,
+ * and forecasts'. */
 static const char *const algorithms[] = {
     [LK_ALGO_AUTO] = "auto", [LK_ALGO_RING] = "ring", [LK_ALGO_TREE] = "tree", NULL};
 #define NAME(mode, name, help) name,

@@ -1,4 +1,4 @@
-/* What the library that multiplies matrices on the CPU needs. */
+/* This function asks for the memory that the library of matrix products on the CPU needs. */
 #ifndef LK_KERNELS_BLAS_H
 #define LK_KERNELS_BLAS_H
 

@@ -20,8 +20,8 @@ struct gemm {
 
 #include <cblas.h>
 
-/* What OpenBLAS maps for a thread that multiplies. It tries for ever where that is refused. As much
- * again is for the stacks and heaps of a rank's threads. */
+/* OpenBLAS maps so much for a thread that multiplies. It tries for ever where that is refused. As
+ * much again is for the stacks and heaps of a rank's threads. */
 enum { BLAS_BUFFER_BYTES = 128 << 20, BLAS_BUFFERS = 2 };
 
 void lk_kernels_init(void)

@@ -144,8 +144,8 @@ static void part(const struct lk_forecast *f, struct lk_forecast_point *points,
     }
 }
 
-/* What page.js asks to see of a forecast: the curve and the losses of an answer; the heat map of a
- * grid; all plots that `report` makes of it. */
+/* page.js asks to see one of these of a forecast: the curve and the losses of an answer; the heat
+ * map of a grid; all plots that `report` makes of it. */
 enum view { VIEW_ANSWER, VIEW_GRID, VIEW_ALL };
 
 /* Draw a chart that was made; *n counts the pictures. Without evidence there is none. */

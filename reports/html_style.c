@@ -44,8 +44,7 @@ static const char *const style[] = {
     "@page{size:A4;margin:14mm}\n"
     "@media print{body{max-width:none;padding:0;font-size:10pt}\n"
     "header button,nav,.next,details:not([open]){display:none}\n"
-    /* Of the what-if that answers, what it was asked (page/page.css); of one that does not,
-       nothing. */
+    /* A what-if prints what it was asked (page/page.css) if it has answered, else nothing. */
     "#whatif-section:not(:has(#whatif[data-state=rest])){display:none}\n"
     "h2,h3{break-after:avoid}figure,tr,.answer{break-inside:avoid}\n"
     ".box{overflow:visible}figure svg{max-height:110mm}\n"

@@ -129,7 +129,7 @@ enum {
     LK_SPAN_FILE_SEGMENTS = LK_SPAN_FILE_RING_MAX / LK_SPAN_FILE_SEGMENT
 };
 
-/* Of an abandoned file `kept` counts the records, since `head` may have gone on. */
+/* `kept` counts the records of an abandoned file, since `head` may have gone on. */
 enum lk_span_file_state {
     LK_SPAN_FILE_RUNNING = 1,
     LK_SPAN_FILE_CLOSED = 2,

@@ -18,7 +18,7 @@ struct lk_hosts {
     int slots; /* of all */
 };
 
-/* Where a rank of a launch is. */
+/* A rank of a launch has this place. */
 struct lk_rank_place {
     const char *host; /* NULL: here */
     int local_rank, local_size;

@@ -1,4 +1,4 @@
-/* What Slurm says of the nodes of a job step: its lists, in variables of the environment, and the
+/* Slurm names the nodes of a job step by lists in variables of the environment, and knows the
  * addresses of nodes whose names are not the names of hosts. */
 #ifndef LK_RUNTIME_SLURM_H
 #define LK_RUNTIME_SLURM_H

@@ -80,7 +80,8 @@ struct lk_measured {
     double step_s;
 };
 
-/* What a back-test holds out of what was measured (lk_backtest_leaves in sim/forecast/backtest.h).
+/* A back-test holds one of these out of what was measured (lk_backtest_leaves in
+ * sim/forecast/backtest.h).
  */
 enum lk_held {
     LK_HELD_SCALE,        /* this number of GPUs and all larger ones */

@@ -46,8 +46,8 @@ enum lk_goal_limit { LK_GOAL_LIMIT_LIST(LK_WORD_VALUE) LK_GOAL_LIMIT_COUNT };
 struct lk_goal_answer {
     size_t smallest, cheapest, fastest; /* of those that reach the goal */
     size_t nearest;                     /* where none does: the likeliest that fits and learns */
-    /* Where none does, what alone keeps the point `without` from it; COUNT: nothing does alone. Of
-     * several figures that are to be reached it is the one that is missed by least. */
+    /* Where none reaches the goal, this alone keeps the point `without` from it; COUNT: nothing
+     * does alone. It is the figure that is missed by least, if there are several. */
     enum lk_goal_limit limit;
     size_t without;
     size_t n_chosen, n_reach; /* points that can be chosen, and that reach the goal */

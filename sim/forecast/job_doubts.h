@@ -1,5 +1,5 @@
-/* What a job says of itself that cannot all be so: compute against local batch, and against runs of
- * one GPU. */
+/* This function warns of what a job says of itself that cannot all be so: compute against local
+ * batch, and against runs of one GPU. */
 #ifndef LK_SIM_JOB_DOUBTS_H
 #define LK_SIM_JOB_DOUBTS_H
 

@@ -21,21 +21,6 @@
     "--model=gpt --layers=1 --heads=2 --channels=16 --context=8 --vocab=32 --samples=4096 "        \
     "--no-pin -b2 --prefetch=0 --steps=5 --warmup=1 "
 
-static void assert_says(const struct program *p, const char *words)
-{
-    ck_assert_msg(strstr(p->err, words) != NULL, "no '%s' in:\n%s", words, p->err);
-}
-
-/* Count the program's error lines: the run's failure is reported once, not by every rank. */
-static int error_lines(const struct program *p)
-{
-    int n = 0;
-
-    for (const char *at = p->err; (at = strstr(at, "lockstep run: ")) != NULL; at++)
-        n++;
-    return n;
-}
-
 static void write_text(const char *path, const char *text)
 {
     FILE *f = fopen(path, "wb");
@@ -51,8 +36,8 @@ START_TEST(missing_data)
 
     program_run(&p, scratch_dir, 1, "run -n2 --data=%s/nothing --out=%s/run --model=gpt-nano",
                 scratch_dir, scratch_dir);
-    assert_says(&p, "nothing");
-    ck_assert_int_eq(error_lines(&p), 1);
+    program_assert_says(&p, "nothing");
+    ck_assert_int_eq(program_error_lines(&p), 1);
     program_fini(&p);
 }
 END_TEST
@@ -65,8 +50,8 @@ START_TEST(data_too_short)
     write_text(path, "too short");
     program_run(&p, scratch_dir, 2, "run -n2 --data=%s --out=%s/run --model=gpt-nano", path,
                 scratch_dir);
-    assert_says(&p, "9 bytes are too few");
-    ck_assert_int_eq(error_lines(&p), 1);
+    program_assert_says(&p, "9 bytes are too few");
+    ck_assert_int_eq(program_error_lines(&p), 1);
     free(path);
     program_fini(&p);
 }
@@ -79,8 +64,8 @@ START_TEST(bad_weights)
 
     write_text(path, "{}\n");
     program_run(&p, scratch_dir, 1, "run -n2 --import=%s --out=%s/run " SHORT, path, scratch_dir);
-    assert_says(&p, path);
-    ck_assert_int_eq(error_lines(&p), 1);
+    program_assert_says(&p, path);
+    ck_assert_int_eq(program_error_lines(&p), 1);
     free(path);
     program_fini(&p);
 }
@@ -95,7 +80,7 @@ START_TEST(directory_not_empty)
     ck_assert_int_eq(lk_mkdirs(out), LK_OK);
     write_text(file, "do not touch");
     program_run(&p, scratch_dir, 2, "run --out=%s " SHORT, out);
-    assert_says(&p, "not empty");
+    program_assert_says(&p, "not empty");
     ck_assert(lk_file_exists(file));
     free(out);
     free(file);
@@ -129,8 +114,8 @@ START_TEST(disk_full)
     program_start(&p, scratch_dir, small_files, NULL, "run -n2 --out=%s/run " SHORT, scratch_dir);
     program_wait(&p);
     ck_assert_int_eq(p.code, 1);
-    assert_says(&p, ".spans");
-    ck_assert_int_eq(error_lines(&p), 1);
+    program_assert_says(&p, ".spans");
+    ck_assert_int_eq(program_error_lines(&p), 1);
     ck_assert_int_eq(lk_dir_list(part, "", &names, &n), LK_OK);
     for (size_t i = 0; i < n; i++)
         ck_assert_msg(!ends_with_tmp(names[i]), "%s was left", names[i]);
@@ -167,8 +152,8 @@ START_TEST(disk_full_later)
     program_wait(&p);
     ck_assert_int_eq(p.signal, 0);
     ck_assert_int_eq(p.code, 1);
-    assert_says(&p, ".spans: cannot reserve");
-    ck_assert_int_eq(error_lines(&p), 1);
+    program_assert_says(&p, ".spans: cannot reserve");
+    ck_assert_int_eq(program_error_lines(&p), 1);
     ck_assert_int_eq(program_left(&p), 0);
     ck_assert_msg(lk_traces_read(part, &traces, &n) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(n, 2);
@@ -197,7 +182,7 @@ START_TEST(results_that_cannot_be_written)
                   scratch_dir);
     program_wait(&p);
     ck_assert_int_eq(p.code, 1);
-    assert_says(&p, "No space left");
+    program_assert_says(&p, "No space left");
     program_fini(&p);
 }
 END_TEST

@@ -34,21 +34,6 @@
     "--model=gpt --layers=1 --heads=2 --channels=16 --context=8 --vocab=32 --samples=4096 "        \
     "--no-pin -b2 --prefetch=0 --steps=5 --warmup=1 "
 
-static void assert_says(const struct program *p, const char *words)
-{
-    ck_assert_msg(strstr(p->err, words) != NULL, "no '%s' in:\n%s", words, p->err);
-}
-
-/* Count the program's error lines: the run's failure is reported once, not by every rank. */
-static int error_lines(const struct program *p)
-{
-    int n = 0;
-
-    for (const char *at = p->err; (at = strstr(at, "lockstep run: ")) != NULL; at++)
-        n++;
-    return n;
-}
-
 /* ---- Killed at random times ---- */
 
 enum { RANKS = 3, KILLS = 12, LAUNCHER = RANKS };
@@ -155,9 +140,9 @@ START_TEST(killed)
 
         snprintf(who, sizeof who, "rank %d", victim);
         ck_assert_int_eq(p.code, 1);
-        assert_says(&p, who);
-        assert_says(&p, "killed by signal 9");
-        ck_assert_int_eq(error_lines(&p), 1);
+        program_assert_says(&p, who);
+        program_assert_says(&p, "killed by signal 9");
+        ck_assert_int_eq(program_error_lines(&p), 1);
     }
     check_traces(part);
     free(part);
@@ -250,7 +235,7 @@ START_TEST(launcher_killed_then_analysed)
     ck_assert_uint_lt(folder_bytes(part), 20U << 20);
     program_fini(&p);
     program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
-    assert_says(&p, "cut off");
+    program_assert_says(&p, "cut off");
     ck_assert_uint_eq(check_traces(part), RANKS);
     ck_assert_int_eq(lk_traces_read(part, &traces, &n), LK_OK);
     for (size_t r = 0; r < n && kills[_i].failure; r++) {
@@ -312,8 +297,8 @@ START_TEST(stopped)
         ck_assert_int_eq(p[r].code, 1);
         ck_assert_int_eq(program_left(&p[r]), 0);
         snprintf(who, sizeof who, "rank %d", r);
-        assert_says(&p[r], who);
-        ck_assert_int_eq(error_lines(&p[r]), 1);
+        program_assert_says(&p[r], who);
+        ck_assert_int_eq(program_error_lines(&p[r]), 1);
         ck_assert_uint_eq(check_traces(part[r]), RANKS);
         free(part[r]);
         free(own[r]);
@@ -338,9 +323,9 @@ START_TEST(planned_fault)
     program_run(&p, scratch_dir, 1, "run -n%d %s --fault=%s --bucket-cap=4KiB --out=%s/run " LONG,
                 RANKS, planned[_i].timeout, planned[_i].fault, scratch_dir);
     ck_assert_int_eq(program_left(&p), 0);
-    assert_says(&p, planned[_i].says);
-    assert_says(&p, planned[_i].where);
-    ck_assert_int_eq(error_lines(&p), 1);
+    program_assert_says(&p, planned[_i].says);
+    program_assert_says(&p, planned[_i].where);
+    ck_assert_int_eq(program_error_lines(&p), 1);
     ck_assert_uint_eq(check_traces(part), RANKS);
     free(part);
     program_fini(&p);
@@ -394,7 +379,7 @@ START_TEST(rank_that_never_arrives)
     program_wait(&p);
     close(port);
     ck_assert_int_eq(p.code, 1);
-    assert_says(&p, "rank 1");
+    program_assert_says(&p, "rank 1");
     program_fini(&p);
 }
 END_TEST
@@ -412,8 +397,8 @@ START_TEST(port_in_use)
     program_wait(&p);
     ck_assert_int_eq(p.code, 1);
     snprintf(port, sizeof port, "%d", f.port);
-    assert_says(&p, port);
-    assert_says(&p, "in use");
+    program_assert_says(&p, port);
+    program_assert_says(&p, "in use");
     close(fd);
     program_fini(&p);
 }
@@ -429,7 +414,7 @@ START_TEST(foreign_launcher_needs_out)
     program_wait(&p);
     close(port);
     ck_assert_int_eq(p.code, 2);
-    assert_says(&p, "--out");
+    program_assert_says(&p, "--out");
     program_fini(&p);
 }
 END_TEST

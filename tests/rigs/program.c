@@ -242,3 +242,17 @@ void program_run(struct program *p, const char *dir, int code, const char *forma
     ck_assert_msg(p->code == code, "exit code %d, signal %d, expected %d; it said:\n%s", p->code,
                   p->signal, code, p->err);
 }
+
+void program_assert_says(const struct program *p, const char *words)
+{
+    ck_assert_msg(strstr(p->err, words) != NULL, "no '%s' in:\n%s", words, p->err);
+}
+
+int program_error_lines(const struct program *p)
+{
+    int n = 0;
+
+    for (const char *at = p->err; (at = strstr(at, "lockstep run: ")) != NULL; at++)
+        n++;
+    return n;
+}

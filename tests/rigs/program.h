@@ -39,6 +39,11 @@ pid_t program_rank(const struct program *p, int rank);
 void program_run(struct program *p, const char *dir, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* Check that these words are in its error output. */
+void program_assert_says(const struct program *p, const char *words);
+/* Count the error lines of `lockstep run`: its failure is reported once, not by every rank. */
+int program_error_lines(const struct program *p);
+
 /*
  * Bind a socket to a free port, to be closed after the program: other processes do not get the port
  * meanwhile unless they ask for it. With SO_REUSEADDR on both, a socket that does not listen does
