@@ -205,8 +205,8 @@ static enum lk_status tell_large_batch(struct lk_pipeline *w, size_t point)
     char of[32];
     double samples;
 
-    if (point == w->n_points || item_of(w, point)->hidden || w->by_target ||
-        (j && !isnan(lk_plan_noise_scale(j, w->request->plan))))
+    if (point == w->n_points || item_of(w, point)->hidden ||
+        (j && isfinite(lk_plan_noise_scale(j, w->request->plan))))
         return LK_OK;
     samples = lk_config_samples(&item_of(w, point)->config);
     if (item_of(w, point)->config.local_batch < 1 || !(samples > LK_RATE_GOYAL_BATCH))
@@ -567,8 +567,10 @@ static enum lk_status tell_contradictions(struct lk_pipeline *w)
 enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *gains)
 {
     LK_PASS(tell_contradictions(w));
-    if (w->request->goal)
-        return lk_goal_tell(w, &gains->goal);
+    if (w->request->goal) {
+        LK_PASS(lk_goal_tell(w, &gains->goal));
+        return gains->goal.n_reach ? tell_large_batch(w, gains->goal.fastest) : LK_OK;
+    }
     LK_PASS(w->request->compare ? tell_gains(w, gains) : tell_asked(w));
     LK_PASS(tell_large_batch(w, main_point(w)));
     if (w->request->compare)

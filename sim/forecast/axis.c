@@ -291,6 +291,7 @@ void lk_axis_settle(const struct lk_config *current, const struct lk_cluster *cl
         c->compression = current->compression;
         c->algo = current->algo;
         c->sharding = current->sharding;
+        c->reduce = current->reduce;
         c->overlap = current->overlap;
     }
     if (j && is_own_dtype(j, c->grad_dtype))

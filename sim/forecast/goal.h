@@ -45,7 +45,8 @@ enum lk_goal_limit { LK_GOAL_LIMIT_LIST(LK_WORD_VALUE) LK_GOAL_LIMIT_COUNT };
 /* Indices of points of the forecast; SIZE_MAX: none. */
 struct lk_goal_answer {
     size_t smallest, cheapest, fastest; /* of those that reach the goal */
-    size_t nearest;                     /* where none does: the likeliest that fits and learns */
+    bool cheaper, faster; /* another one costs or takes less, by less than the model's error */
+    size_t nearest;       /* where none does: the likeliest that fits and learns */
     /* Where none reaches the goal, this alone keeps the point `without` from it; COUNT: nothing
      * does alone. It is the figure that is missed by least, if there are several. */
     enum lk_goal_limit limit;

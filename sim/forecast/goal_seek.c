@@ -211,9 +211,11 @@ static int changes_of(const struct seek *s, size_t point)
 }
 
 /* Returns the point that reaches the goal with the least of a measure, or of those that the model
- * does not tell from it the one with fewest changes, and then the fastest; SIZE_MAX: none does. */
-static size_t pick(const struct seek *s, enum measure by)
+ * does not tell from it the one with fewest changes; SIZE_MAX: none does. Of equal counts of GPUs
+ * the fastest is taken. *out_less: another has less. */
+static size_t pick(const struct seek *s, enum measure by, bool *out_less)
 {
+    enum measure then = by == BY_GPUS ? BY_TIME : by;
     double least = INFINITY, most;
     size_t best = SIZE_MAX;
 
@@ -227,9 +229,10 @@ static size_t pick(const struct seek *s, enum measure by)
         if (!s->reaches[i] || !(measure_of(s, i, by) <= most))
             continue;
         more = best == SIZE_MAX ? -1 : changes_of(s, i) - changes_of(s, best);
-        if (more < 0 || (more == 0 && measure_of(s, i, BY_TIME) < measure_of(s, best, BY_TIME)))
+        if (more < 0 || (more == 0 && measure_of(s, i, then) < measure_of(s, best, then)))
             best = i;
     }
+    *out_less = best < SIZE_MAX && measure_of(s, best, by) > least;
     return best;
 }
 
@@ -266,9 +269,9 @@ static void judge_all(struct seek *s, struct lk_goal_answer *out)
         out->n_chosen += isnan(s->probability[i]) ? 0 : 1;
         out->n_reach += s->reaches[i];
     }
-    out->smallest = pick(s, BY_GPUS);
-    out->cheapest = pick(s, BY_COST);
-    out->fastest = pick(s, BY_TIME);
+    out->smallest = pick(s, BY_GPUS, &(bool){false});
+    out->cheapest = pick(s, BY_COST, &out->cheaper);
+    out->fastest = pick(s, BY_TIME, &out->faster);
     out->without = SIZE_MAX;
 }
 
@@ -420,6 +423,13 @@ static enum lk_status tell_choices(const struct lk_pipeline *w, const struct lk_
                            a->cheapest));
     if (a->fastest != a->smallest && a->fastest != a->cheapest)
         LK_PASS(say_choice(w, "Fastest", a->fastest));
+    if (a->cheaper || a->faster)
+        LK_PASS(
+            lk_forecast_say(w->out,
+                            "Another is %s%s%s by less than the model's error, and changes more "
+                            "settings.",
+                            a->cheaper ? "cheaper" : "", a->cheaper && a->faster ? " or " : "",
+                            a->faster ? "faster" : ""));
     return lk_forecast_note(w->out,
                             "%zu configurations were estimated, and %zu that can be an answer "
                             "forecast with intervals: %zu reach the goal",

@@ -231,6 +231,9 @@ static const struct {
     {"plan bare.json ethernet-25g --deadline=1h", 2, "--samples"},
     {"plan bare.json ethernet-25g --draws=20 --deadline=1h --samples=1e4", 0,
      "a sample teaches as much in any batch"},
+    {"plan bare.json ethernet-25g --draws=20 --deadline=10000h --samples=1e6 --gpus=16384 "
+     "--price=1",
+     0, "nothing says that the job learns"},
     {"plan --throughput rows.csv --deadline=1h --samples=1e4", 2, "what the job and the cluster"},
     {"plan job.json ethernet-25g --throughput rows.csv --draws=20 --deadline=24h", 0, "Smallest"},
 };

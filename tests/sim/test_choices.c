@@ -165,6 +165,28 @@ START_TEST(an_axis_without_effect_gains_nothing)
 }
 END_TEST
 
+/* One rank shards and reduces nothing: its schemes are one point, with micro-batches, too. */
+START_TEST(one_rank_has_one_scheme)
+{
+    static const char *const schemes[] = {"ddp", "zero1", "zero3"};
+    struct question q;
+    struct sim_answer a;
+    size_t n = 0;
+
+    question_init(&q, 1, false);
+    memset(q.q.axes, 0, sizeof q.q.axes);
+    ask_for(&q, LK_AXIS_GPUS, 0, "1");
+    ask_for(&q, LK_AXIS_ACCUMULATION, 0, "4");
+    for (size_t i = 0; i < LK_COUNT(schemes); i++)
+        ask_for(&q, LK_AXIS_SHARDING, i, schemes[i]);
+    answer(&q, &a);
+    for (size_t i = 0; i < a.forecast.n_points; i++)
+        n += a.forecast.points[i].config.accumulation == 4;
+    ck_assert_uint_eq(n, 1);
+    sim_answer_fini(&a);
+}
+END_TEST
+
 /* A repeat whose steps are so many times as long as another's contradicts it, or is within noise.
  */
 static const double repeats[] = {1 / 1.4, 1.05, 1.4};
@@ -273,6 +295,7 @@ END_TEST
 SUITE(choices, c)
 {
     tcase_add_loop_test(c, the_order_of_lists_changes_nothing, 0, 2);
+    tcase_add_test(c, one_rank_has_one_scheme);
     tcase_add_loop_test(c, an_axis_without_effect_gains_nothing, 0, (int)LK_COUNT(without_effect));
     tcase_add_loop_test(c, repeats_that_contradict_each_other_are_told, 0, LK_COUNT(repeats));
     tcase_add_loop_test(c, minima_in_words_are_those_of_the_points, 0, 2);

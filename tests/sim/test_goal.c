@@ -180,6 +180,11 @@ static void check(uint64_t number)
         for (size_t i = 0; i < LK_COUNT(named); i++) {
             ck_assert(f.points[named[i]].plan.probability >= s.goal.probability);
             check_forward(&s, number, &f.points[named[i]].config);
+            /* No other that is named is cheaper or faster, unless that is said. */
+            ck_assert(c.goal.cheaper || f.points[c.goal.cheapest].plan.cost_to_target <=
+                                            f.points[named[i]].plan.cost_to_target);
+            ck_assert(c.goal.faster || f.points[c.goal.fastest].plan.time_to_target_h <=
+                                           f.points[named[i]].plan.time_to_target_h);
         }
     }
     ck_assert_msg(least == INT32_MAX ||
