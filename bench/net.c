@@ -204,6 +204,12 @@ static bool counts(const struct item *i)
     return i->cpu_share <= cpu_most;
 }
 
+/* Return true if the runs are evidence themselves: others are compared with them. */
+static bool is_evidence(const struct item *i)
+{
+    return i->run.pair && !strcmp(i->run.run, i->run.pair);
+}
+
 static bool same_but_cap(const struct item *a, const struct item *b)
 {
     return !strcmp(a->run.group, b->run.group) && a->run.ranks == b->run.ranks &&
@@ -272,7 +278,7 @@ static enum lk_status ask_whatif(const char *lockstep, const struct net_run *lik
     struct lk_cluster cluster = {0};
     char *base = NULL, *job_path = NULL, *cluster_path = NULL, *csv = NULL, *command = NULL;
 
-    LK_TRY(lk_asprintf(&base, "%s.whatif", like->run));
+    LK_TRY(lk_asprintf(&base, "%s.whatif", like->hosts));
     LK_TRY(lk_asprintf(&job_path, "%s.job.json", base));
     LK_TRY(lk_asprintf(&cluster_path, "%s.cluster.json", base));
     LK_TRY(lk_asprintf(&csv, "%s.csv", base));
@@ -404,26 +410,32 @@ static enum lk_status note_errors(const char *lockstep, const struct item *items
     struct lk_scored *v = NULL;
     struct gains gains = {0};
     struct lk_score score;
-    size_t left_out = 0;
+    size_t left_out = 0, evidence = 0;
 
+    for (size_t i = 0; i < n; i++) {
+        left_out += !counts(&items[i]);
+        evidence += counts(&items[i]) && is_evidence(&items[i]);
+    }
     LK_TRY(lk_alloc(&v, n, sizeof *v));
     for (enum model m = 0; m < MODELS; m++) {
         size_t k = 0;
 
         for (size_t i = 0; i < n; i++)
-            if (counts(&items[i]))
+            if (counts(&items[i]) && !is_evidence(&items[i]))
                 v[k++] = (struct lk_scored){items[i].measured_s, items[i].predicted_s[m],
                                             items[i].lo_s, items[i].hi_s};
         LK_TRY(lk_score_of(v, k, LEVEL, &score));
-        left_out = n - k;
         if (m == OURS)
             LK_TRY(lk_score_note(&score, t));
         else
             LK_TRY(lk_table_note(t, "%s: error mean %.1f %%, worst %.1f %%", model_names[m],
                                  100 * score.errors.mean, 100 * score.errors.worst));
     }
-    LK_TRY(lk_table_note(t, "%zu of %zu runs left out: over %.0f %% of the processors", left_out, n,
+    LK_TRY(lk_table_note(t, "%zu of %zu rows left out: over %.0f %% of the processors", left_out, n,
                          100 * cpu_most));
+    if (evidence)
+        LK_TRY(lk_table_note(t, "%zu more are evidence: not scored, others' gains are over them",
+                             evidence));
     for (size_t i = 0; i < n; i++)
         LK_TRY(note_cap(lockstep, items, n, i, &gains, t));
     LK_TRY(note_accumulation(items, n, t));

@@ -5,6 +5,8 @@
 #include "profiler/analysis/job_build.h"
 #include "profiler/analysis/run_set.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 enum {
@@ -79,19 +81,39 @@ static bool is_file(const char *path)
     return stat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* Build the job of one or two runs; second may be NULL. */
+enum { PATHS_MAX = 32 };
+
+/* Split a copy of words at blanks: add them to paths. */
+static enum lk_status add_paths(char *words, const char **paths, size_t *n)
+{
+    char *rest = NULL;
+
+    for (char *w = strtok_r(words, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
+        if (*n == PATHS_MAX)
+            return lk_fail(LK_EUSAGE, "more than %d runs in one field of the list", PATHS_MAX);
+        paths[(*n)++] = w;
+    }
+    return LK_OK;
+}
+
+/* Build the job of runs, whose paths are separated by blanks; second may be NULL. */
 static enum lk_status build_job(const char *first, const char *second, struct lk_job *out)
 {
     enum lk_status st = LK_OK;
-    const char *paths[] = {first, second};
+    const char *paths[PATHS_MAX];
+    char *words = NULL;
     struct lk_run_set set = {0};
+    size_t n = 0;
 
     if (is_file(first))
         return lk_job_read(first, out);
-    LK_TRY(lk_run_set_read(paths, second ? 2 : 1, &set));
+    LK_TRY(lk_asprintf(&words, "%s %s", first, second ? second : ""));
+    LK_TRY(add_paths(words, paths, &n));
+    LK_TRY(lk_run_set_read(paths, n, &set));
     LK_TRY(lk_job_build(&set, out));
 out:
     lk_run_set_fini(&set);
+    free(words);
     return st;
 }
 
@@ -104,11 +126,14 @@ enum lk_status net_run_step_s(const struct net_run *r, double *out)
 {
     enum lk_status st = LK_OK;
     struct lk_job job = {0};
+    double sum = 0;
 
     LK_TRY(build_job(r->run, NULL, &job));
     if (!job.n_runs)
         LK_TRY(lk_fail(LK_EPARSE, "%s: no run in it", r->run));
-    *out = lk_stats_mean(job.runs[0].step_s, job.runs[0].n_steps);
+    for (size_t i = 0; i < job.n_runs; i++)
+        sum += lk_stats_mean(job.runs[i].step_s, job.runs[i].n_steps);
+    *out = sum / (double)job.n_runs;
 out:
     lk_job_fini(&job);
     return st;
