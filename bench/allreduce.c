@@ -5,7 +5,7 @@
  *
  *     NAME RANKS BYTES SECONDS          median of the calls of this round, on rank 0
  *
- *     build/bench/allreduce RANKS [auto|ring|tree [CHUNK_BYTES]]      one round
+ *     build/bench/allreduce RANKS [auto|ring|tree [CHUNK_BYTES [POLL_US]]]      one round
  *     build/bench/allreduce summary FILE                    a table of all rounds: time, ratios
  *
  * Calls are timed one by one, back to back; the buffer (float32) is the same in every call. Where
@@ -43,7 +43,8 @@ static int calls_of(size_t bytes)
     return n < CALLS_MIN ? CALLS_MIN : n > CALLS_MAX ? CALLS_MAX : (int)n;
 }
 
-static enum lk_status time_size(struct lk_comm *c, enum lk_algo algo, float *buf, size_t bytes)
+static enum lk_status time_size(struct lk_comm *c, const char *name, enum lk_algo algo, float *buf,
+                                size_t bytes)
 {
     enum lk_status st = LK_OK;
     int n = calls_of(bytes), warmup = n / 8 + 2;
@@ -65,31 +66,34 @@ static enum lk_status time_size(struct lk_comm *c, enum lk_algo algo, float *buf
             s[i] = lk_s_from_ns(lk_now_ns() - start_ns);
     }
     if (lk_comm_rank(c) == 0)
-        printf("ours %d %zu %.9f\n", lk_comm_world_size(c), bytes, lk_stats_median(s, (size_t)n));
+        printf("%s %d %zu %.9f\n", name, lk_comm_world_size(c), bytes,
+               lk_stats_median(s, (size_t)n));
 out:
     free(s);
     return st;
 }
 
-static enum lk_status run_rank(const struct lk_rank_env *e, const char *algo, const char *chunk)
+static enum lk_status run_rank(const struct lk_rank_env *e, const char *const *words)
 {
     enum lk_status st = LK_OK;
     struct lk_comm_config config = {
         .rank = e->rank, .world_size = e->world_size, .timeout_ns = 30 * LK_NS_PER_S};
     struct lk_comm *c = NULL;
     enum lk_algo a = LK_ALGO_AUTO;
-    int64_t chunk_bytes = 0;
+    int64_t chunk_bytes = 0, poll_us = 0;
     float *buf = NULL;
 
-    LK_TRY(lk_words_find(&lk_algo_words, algo, &a));
-    LK_TRY(lk_parse_int64(chunk, 0, 1 << 30, &chunk_bytes));
+    LK_TRY(lk_words_find(&lk_algo_words, words[0], &a));
+    LK_TRY(lk_parse_int64(words[1], 0, 1 << 30, &chunk_bytes));
+    LK_TRY(lk_parse_int64(words[2], 0, 1000000, &poll_us));
     config.chunk_bytes = (size_t)chunk_bytes;
+    config.poll_ns = (uint64_t)poll_us * 1000;
     LK_TRY(lk_alloc(&buf, LARGEST, 1));
     LK_TRY(lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size,
                             config.timeout_ns, &e->ticket, &config.store));
     LK_TRY(lk_comm_open("tcp", &config, &c));
     for (size_t bytes = SMALLEST; bytes <= LARGEST; bytes *= STEP)
-        LK_TRY(time_size(c, a, buf, bytes));
+        LK_TRY(time_size(c, poll_us ? "polls" : "ours", a, buf, bytes));
 out:
     lk_comm_close(c);
     lk_store_close(config.store);
@@ -99,8 +103,12 @@ out:
 
 /* ---- the table ---- */
 
-enum { NAMES_MAX = 3, ROUNDS_MAX = 1000 };
-static const char *const names[NAMES_MAX] = {"ours", "gloo", "mpi"};
+enum { NAMES_MAX = 4, ROUNDS_MAX = 1000 };
+static const char *const names[NAMES_MAX] = {"ours", "polls", "gloo", "mpi"};
+/* Ratios that the table has. */
+static const struct {
+    int of, to;
+} ratios[] = {{0, 2}, {0, 3}, {1, 0}, {1, 3}};
 
 struct series {
     int ranks;
@@ -132,10 +140,10 @@ out:
     return st;
 }
 
-static enum lk_status print_ratio(const struct series *s, int peer)
+static enum lk_status print_ratio(const struct series *s, int of, int to)
 {
     struct lk_rng g = lk_rng_init(1, s->bytes);
-    size_t n = s->n[0] < s->n[peer] ? s->n[0] : s->n[peer];
+    size_t n = s->n[of] < s->n[to] ? s->n[of] : s->n[to];
     struct lk_estimate e;
     enum lk_status st;
 
@@ -143,7 +151,7 @@ static enum lk_status print_ratio(const struct series *s, int peer)
         printf("  %-22s", "-");
         return LK_OK;
     }
-    st = lk_stats_bootstrap_ratio(s->s[0], s->s[peer], n, RESAMPLES, level, &g, &e);
+    st = lk_stats_bootstrap_ratio(s->s[of], s->s[to], n, RESAMPLES, level, &g, &e);
     if (st == LK_OK)
         printf("  %.3f (%.3f to %.3f)", e.value, e.lo, e.hi);
     return st;
@@ -160,8 +168,8 @@ static enum lk_status print_series(const struct series *s)
         printf("  %10s", s->n[k] ? lk_units_format(LK_DIM_TIME, lk_stats_mean(s->s[k], s->n[k]),
                                                    text, sizeof text)
                                  : "-");
-    for (int k = 1; k < NAMES_MAX; k++)
-        LK_TRY(print_ratio(s, k));
+    for (size_t k = 0; k < LK_COUNT(ratios); k++)
+        LK_TRY(print_ratio(s, ratios[k].of, ratios[k].to));
     printf("  %6zu\n", s->n[0]);
 out:
     return st;
@@ -183,8 +191,14 @@ static enum lk_status summarise(const char *path)
         LK_TRY(add(&all, &n, &cap, name, ranks, bytes, seconds));
     printf("# mean of the rounds' medians; ratios of times with their %.0f %% bootstrap interval\n",
            100 * level);
-    printf("#ranks      bytes        ours        gloo         mpi  %-22s  %-22s  rounds\n",
-           "ours/gloo", "ours/mpi");
+    printf("#ranks      bytes");
+    for (int k = 0; k < NAMES_MAX; k++)
+        printf("  %10s", names[k]);
+    for (size_t k = 0; k < LK_COUNT(ratios); k++) {
+        snprintf(name, sizeof name, "%s/%s", names[ratios[k].of], names[ratios[k].to]);
+        printf("  %-22s", name);
+    }
+    printf("  rounds\n");
     for (size_t i = 0; i < n; i++)
         LK_TRY(print_series(&all[i]));
 out:
@@ -198,6 +212,7 @@ out:
 
 static enum lk_status run(int argc, char **argv)
 {
+    const char *words[] = {"auto", "0", "0"};
     struct lk_rank_env e;
     int64_t ranks = 0;
     enum lk_status st = LK_OK;
@@ -205,10 +220,14 @@ static enum lk_status run(int argc, char **argv)
     if (argc == 3 && !strcmp(argv[1], "summary"))
         return summarise(argv[2]);
     LK_TRY(lk_rank_env_read(&e));
-    if (e.present)
-        return run_rank(&e, argc > 2 ? argv[2] : "auto", argc > 3 ? argv[3] : "0");
+    if (e.present) {
+        for (int i = 2; i < argc && i < 5; i++)
+            words[i - 2] = argv[i];
+        return run_rank(&e, words);
+    }
     if (argc < 2)
-        return lk_fail(LK_EUSAGE, "usage: allreduce RANKS [ALGORITHM [CHUNK]] | summary FILE");
+        return lk_fail(LK_EUSAGE,
+                       "usage: allreduce RANKS [ALGORITHM [CHUNK [POLL]]] | summary FILE");
     LK_TRY(lk_parse_int64(argv[1], 1, 64, &ranks));
     LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = (int)ranks,
                                                 .argv = argv,

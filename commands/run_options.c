@@ -23,14 +23,21 @@
 static const char *const optimizers[] = {LK_OPTIM_LIST(LK_WORD_NAME) NULL};
 static const char *const ddp_rules[] = {LK_DDP_RULE_LIST(LK_WORD_NAME) NULL};
 static const char *const attentions[] = {LK_ATTENTION_LIST(LK_WORD_NAME) NULL};
-/* A communicator of this program has these algorithms of the all-reduce; the others are NCCL's own,
- * and forecasts'. */
-static const char *const algorithms[] = {
-    [LK_ALGO_AUTO] = "auto", [LK_ALGO_RING] = "ring", [LK_ALGO_TREE] = "tree", NULL};
 #define NAME(mode, name, help) name,
 static const char *const overlaps[] = {"auto", LK_OVERLAP_MODE_LIST(NAME) NULL};
 #undef NAME
 static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
+/* A communicator of this program has these algorithms of the all-reduce; the others are NCCL's own,
+ * and forecasts'. */
+#define OFFERED(X)                                                                                 \
+    X(LK_ALGO_AUTO, "auto")                                                                        \
+    X(LK_ALGO_RING, "ring")                                                                        \
+    X(LK_ALGO_TREE, "tree")                                                                        \
+    X(LK_ALGO_HIERARCHICAL, "hierarchical")
+#define NAME(type, name) name,
+static const char *const algorithms[] = {OFFERED(NAME) NULL};
+#undef NAME
+static const enum lk_algo offered[] = {OFFERED(LK_WORD_VALUE)};
 /* Types that a run trains in, the default first. */
 #define TRAINED(X)       X(LK_F32, "float32") X(LK_BF16, "bfloat16")
 #define NAME(type, name) name,
@@ -156,8 +163,8 @@ void lk_command_backends(FILE *out)
     BOTH("overlap", overlap, CHOICE, .choices = overlaps, .fallback = "auto",                       \
          .help = "of buckets with the backward: full; partial: one at a time, the backward waits for " \
                  "the one before; none: behind the backward; auto: full, in replay the job's")      \
-    BOTH("algorithm", train.reducer.algo, CHOICE, .choices = algorithms, .fallback = "auto",       \
-         .help = "algorithm of the all-reduce")                                                    \
+    BOTH("algorithm", algorithm, CHOICE, .choices = algorithms, .fallback = "auto",                 \
+         .help = "of the all-reduce; hierarchical: rings inside hosts and between them")                                                    \
     RUN("noise-every", train.reducer.noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
         .help = "steps between measurements of the gradient noise scale; 0: never")                \
     RUN("check-every", train.check_every, INT, .min = 0, .max = 1e9, .fallback = "100",            \
@@ -320,7 +327,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->train.comm_config.nccl.max_ctas &&
              o->train.comm_config.nccl.min_ctas > o->train.comm_config.nccl.max_ctas,
          "--nccl-min-ctas is above --nccl-max-ctas"},
-        {o->train.reducer.algo != d->train.reducer.algo && cuda,
+        {o->algorithm != d->algorithm && cuda,
          "--algorithm: NCCL chooses; NCCL_ALGO=allreduce:ring in the environment forces one"},
         {o->train.device_config.share_gpu && !cuda, "--share-gpu needs --device=cuda"},
         {replay && !o->train.model.job, "--model=replay needs --job"},
@@ -427,7 +434,7 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
     LK_PASS(check(o, &defaults));
     if (o->comm != RUN_COMM_AUTO)
         LK_PASS(lk_fail_context(
-            lk_comm_check_algo(run_comms[o->comm], LK_ALL_REDUCE, o->train.reducer.algo),
+            lk_comm_check_algo(run_comms[o->comm], LK_ALL_REDUCE, offered[o->algorithm]),
             "--algorithm"));
     if (job)
         LK_PASS(take_from_job(o));
@@ -511,6 +518,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
     c.model.seed = c.seed = (uint64_t)o->seed;
     c.reducer.first_bytes = run_options_first_bucket(o);
     c.reducer.no_sync = !o->sync_every;
+    c.reducer.algo = offered[o->algorithm];
     c.reducer.overlap = o->overlap ? (enum lk_overlap_mode)(o->overlap - 1) : LK_OVERLAP_MODE_FULL;
     c.graph = graphs[o->graph];
     *out = c;

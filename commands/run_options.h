@@ -49,7 +49,7 @@ struct run_options {
     /* DDP */
     uint64_t first_bucket; /* 0: by PyTorch's rule */
     /* machine */
-    int device, dtype, comm;
+    int device, dtype, comm, algorithm;
     const char *fuse; /* as lk_fuse_parse reads it; NULL: nothing */
     bool pin;
     double timeout_s;

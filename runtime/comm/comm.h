@@ -40,11 +40,16 @@ struct lk_nccl_options {
     bool register_buffers;  /* register the gradient buckets with NCCL */
 };
 
+enum { LK_TCP_POLL_NS = 50000 }; /* bench/allreduce.c */
+
 struct lk_comm_config {
     int rank, world_size;
     struct lk_store *store; /* borrowed, outlives the communicator; NULL for world_size 1 */
     uint64_t timeout_ns;
     size_t chunk_bytes; /* pipeline unit of tcp; 0: its default */
+    /* tcp: a wait polls for so long before it sleeps; 0: LK_TCP_POLL_NS where the host has two CPUs
+     * for each of the ranks on it, so that no rank's backward loses one to it, else not at all. */
+    uint64_t poll_ns;
     const char *listen; /* (optional) address to listen on; NULL: the route to the store */
     const char *fault;  /* (optional) faults to inject: runtime/comm/comm_fault.h */
     struct lk_recorder *recorder; /* (optional) registers the collectives' span names; borrowed */

@@ -4,10 +4,12 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "runtime/rendezvous/net.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -156,9 +158,12 @@ enum lk_status lk_tcp_poll(struct lk_tcp *t, size_t n, struct lk_deadline deadli
 enum lk_status lk_tcp_wait(struct lk_tcp *t, size_t n)
 {
     struct lk_deadline deadline = lk_deadline_in(t->timeout_ns);
+    struct lk_deadline polling = lk_deadline_in(t->poll_ns);
     int ready = 0;
     enum lk_status st = LK_OK;
 
+    while (st == LK_OK && ready <= 0 && t->poll_ns && lk_deadline_left_ns(polling))
+        st = lk_tcp_poll(t, n, lk_deadline_in(0), &ready);
     while (st == LK_OK && ready <= 0) {
         st = lk_tcp_poll(t, n, deadline, &ready);
         if (st == LK_OK && ready <= 0 && !lk_deadline_left_ns(deadline))
@@ -184,28 +189,45 @@ static void tcp_close(struct lk_comm *c)
             close(t->links[r].fd);
     free(t->links);
     free(t->polls);
+    free(t->rings);
     free(t->scratch);
     free(t);
 }
 
-static struct lk_tcp_link *next_link(const struct lk_tcp *t)
-{
-    return &t->links[(t->base.rank + 1) % t->base.world_size];
-}
-
-/* Find out whether the kernel tells what the connection to the next rank does; where it leaves the
- * host and the kernel does not, the run says so. */
+/* Find out whether the kernel tells what connections do; where one leaves the host and the kernel
+ * does not, the run says so. */
 static enum lk_status ask_hops(struct lk_tcp *t, struct lk_recorder *recorder)
 {
-    const struct lk_tcp_link *next = next_link(t);
+    for (int r = 0; r < t->base.world_size; r++)
+        if (r != t->base.rank && t->links[r].leaves) {
+            t->tells_hops = lk_tcp_info(t->links[r].fd, &t->hop);
+            return t->tells_hops
+                       ? LK_OK
+                       : lk_recorder_fact(recorder, LK_NO_HOPS_CONFIG_KEY,
+                                          "the kernel's TCP_INFO has no busy time (Linux 4.10)");
+        }
+    return LK_OK;
+}
 
-    if (!next->leaves)
-        return LK_OK;
-    t->tells_hops = lk_tcp_info(next->fd, &t->hop);
-    t->hop.to = next->peer;
-    return t->tells_hops ? LK_OK
-                         : lk_recorder_fact(recorder, LK_NO_HOPS_CONFIG_KEY,
-                                            "the kernel's TCP_INFO has no busy time (Linux 4.10)");
+/* Return how long a wait polls: nothing where another thread of a rank would lose its CPU to it. */
+static uint64_t choose_poll_ns(const struct lk_tcp *t)
+{
+    int here = 1;
+    cpu_set_t cpus;
+
+    for (int r = 0; r < t->base.world_size; r++)
+        here += r != t->base.rank && !t->links[r].leaves;
+    return !sched_getaffinity(0, sizeof cpus, &cpus) && CPU_COUNT(&cpus) >= 2 * here
+               ? LK_TCP_POLL_NS
+               : 0;
+}
+
+static enum lk_status tell_poll(const struct lk_tcp *t, struct lk_recorder *recorder)
+{
+    char text[32];
+
+    lk_units_format(LK_DIM_TIME, lk_s_from_ns(t->poll_ns), text, sizeof text);
+    return t->poll_ns ? lk_recorder_fact(recorder, "tcp_poll", text) : LK_OK;
 }
 
 static enum lk_status tcp_open(const struct lk_comm_config *config, struct lk_comm **out)
@@ -232,6 +254,8 @@ static enum lk_status tcp_open(const struct lk_comm_config *config, struct lk_co
     if (world > 1) {
         LK_TRY(lk_tcp_connect(t, config));
         LK_TRY(ask_hops(t, config->recorder));
+        t->poll_ns = config->poll_ns ? config->poll_ns : choose_poll_ns(t);
+        LK_TRY(tell_poll(t, config->recorder));
     }
     *out = &t->base;
     t = NULL;
@@ -262,6 +286,8 @@ static bool tcp_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo alg
     (void)c;
     if (algo == LK_ALGO_TREE)
         return coll == LK_ALL_REDUCE || coll == LK_BROADCAST || coll == LK_BARRIER;
+    if (algo == LK_ALGO_HIERARCHICAL)
+        return coll == LK_ALL_REDUCE;
     return algo == LK_ALGO_RING && coll != LK_BARRIER;
 }
 
@@ -315,8 +341,12 @@ static enum lk_status run_tree(struct lk_tcp *t, const struct lk_coll_call *call
 static enum lk_status run_ring(struct lk_tcp *t, const struct lk_coll_call *call)
 {
     int around = t->base.world_size - 1;
-    struct lk_tcp_parts p = {.buf = call->buf, .dtype = call->dtype, .elems = call->count};
+    struct lk_tcp_parts p = {
+        .ring = lk_tcp_everyone(t), .buf = call->buf, .dtype = call->dtype, .elems = call->count};
     struct lk_tcp_tree chain;
+
+    if (call->coll != LK_BROADCAST)
+        lk_tcp_read_hop(t, &p.ring);
 
     switch (call->coll) {
     case LK_ALL_REDUCE:
@@ -340,21 +370,6 @@ static enum lk_status run_ring(struct lk_tcp *t, const struct lk_coll_call *call
     }
 }
 
-/* Before a ring find out what the link to the next rank did since the ring before began. What is on
- * its way when a ring has ended counts so, and the time that it takes. */
-static void read_hop(struct lk_tcp *t)
-{
-    struct lk_hop now = {0};
-
-    if (!t->tells_hops || !lk_tcp_info(next_link(t)->fd, &now))
-        return;
-    for (int i = 0; i < LK_HOP_VALUES; i++)
-        t->hop.v[i] = now.v[i] - t->at.v[i];
-    t->has_hop = t->has_ring;
-    t->has_ring = true;
-    t->at = now;
-}
-
 static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq)
 {
     struct lk_tcp *t = (struct lk_tcp *)c;
@@ -367,9 +382,10 @@ static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call
         return LK_OK;
     lk_store_progress(t->store, seq, true);
     begin(t, call, algo, seq);
-    if (algo != LK_ALGO_TREE && call->coll != LK_BROADCAST)
-        read_hop(t);
-    st = algo == LK_ALGO_TREE ? run_tree(t, call) : run_ring(t, call);
+    st = algo == LK_ALGO_TREE ? run_tree(t, call)
+         : algo == LK_ALGO_HIERARCHICAL
+             ? lk_tcp_hierarchical(t, call->buf, call->dtype, call->count)
+             : run_ring(t, call);
     if (st == LK_OK)
         lk_store_progress(t->store, seq, false);
     return st;

@@ -8,6 +8,7 @@
  *   comm_tcp_pass.c   a transfer from one rank to another
  *   comm_tcp_algo.c   pipelined ring: all-reduce, reduce-scatter, all-gather; pipelined tree or
  *                     chain: all-reduce, broadcast; exchange for two ranks
+ *   comm_tcp_hosts.c  which ranks share a host, and rings inside hosts and between them
  *
  * A collective is a stream of bytes in each direction of the links that it uses: one header, then
  * data in an order that both ends derive from the arguments. The header identifies the collective,
@@ -41,7 +42,7 @@ struct lk_tcp_link {
 struct lk_tcp {
     struct lk_comm base;
     struct lk_store *store; /* borrowed */
-    uint64_t timeout_ns;
+    uint64_t timeout_ns, poll_ns;
     size_t chunk_bytes; /* chunk size of trees; upper limit for rings, exact when fixed_chunk */
     bool fixed_chunk;
     struct lk_tcp_link *links;             /* one per rank */
@@ -52,11 +53,23 @@ struct lk_tcp {
     struct lk_hop at;                      /* what it told before the last ring */
     bool has_ring, has_hop;                /* there was a ring; the last collective has a hop: */
     struct lk_hop hop;
+    uint64_t host; /* a hash of the address that this rank listens on */
+    int *rings;    /* the members of lk_tcp_hosts; NULL: not known yet */
+    int n_near, n_across, at_near, at_across;
 };
 
-/* Connect all ranks with each other; fill links[].fd. */
+/* Ranks in the order of a ring, and this rank's position. */
+struct lk_tcp_members {
+    const int *ranks; /* NULL: all, as they are numbered */
+    int n, at;
+};
+
+/* Connect all ranks with each other; fill links[].fd and host. */
 enum lk_status lk_tcp_connect(struct lk_tcp *t, const struct lk_comm_config *config);
 
+/* Find out before a ring what the link to its next rank did since the ring before began. What is
+ * on its way when a ring has ended counts so, and the time that it takes. */
+void lk_tcp_read_hop(struct lk_tcp *t, const struct lk_tcp_members *ring);
 /* Read what the kernel tells of a connection since it was opened; `to` stays. False: it does not
  * tell (Linux before 4.10). */
 bool lk_tcp_info(int fd, struct lk_hop *out);
@@ -79,14 +92,19 @@ enum lk_status lk_tcp_wait(struct lk_tcp *t, size_t n);
 
 /* The steps of a ring collective. */
 struct lk_tcp_parts {
+    struct lk_tcp_members ring;
     unsigned char *buf;
     enum lk_dtype dtype;
-    size_t elems; /* in all parts; part p is the p-th of world_size even shares */
+    size_t elems; /* in all parts; part p is the p-th of ring.n even shares */
     int steps;    /* steps of the ring in all */
     int adds;     /* the first `adds` steps add what arrives, the others copy */
-    int first;    /* part sent first, relative to this rank */
+    int first;    /* part sent first, relative to this rank's position */
 };
 enum lk_status lk_tcp_ring(struct lk_tcp *t, const struct lk_tcp_parts *p);
+struct lk_tcp_members lk_tcp_everyone(const struct lk_tcp *t);
+struct lk_tcp_link *lk_tcp_next(const struct lk_tcp *t, const struct lk_tcp_members *ring);
+/* Find the elements [*from, *from + *n) of part `at` of `parts` even shares. */
+void lk_tcp_share(size_t elems, int parts, int at, size_t *from, size_t *n);
 
 /* A rank's neighbours in a tree. */
 struct lk_tcp_tree {
@@ -100,6 +118,18 @@ struct lk_tcp_tree lk_tcp_chain(int rank, int world_size, int root);
 /* Sum up to the root (when `up`), then copy down from it. */
 enum lk_status lk_tcp_tree_run(struct lk_tcp *t, const struct lk_tcp_tree *tree, bool up,
                                unsigned char *buf, enum lk_dtype dtype, size_t elems);
+/*
+ * Find out which ranks are on which host, the first time, and write this rank's rings: `near` has
+ * the ranks of its host, `across` one of each host. LK_EUSAGE, on all ranks, where hosts have
+ * different numbers of ranks.
+ */
+enum lk_status lk_tcp_hosts(struct lk_tcp *t, struct lk_tcp_members *near,
+                            struct lk_tcp_members *across);
+/* All-reduce by rings: of each host, which leave a rank a share of the sum, of the ranks with the
+ * same share, between hosts, and of each host again. */
+enum lk_status lk_tcp_hierarchical(struct lk_tcp *t, unsigned char *buf, enum lk_dtype dtype,
+                                   size_t elems);
+
 /* All-reduce of two ranks: each sends its whole buffer. */
 enum lk_status lk_tcp_exchange(struct lk_tcp *t, unsigned char *buf, enum lk_dtype dtype,
                                size_t elems);

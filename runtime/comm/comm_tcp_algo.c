@@ -37,6 +37,33 @@ struct cursor {
     size_t bytes; /* bytes of the item; 0: past the last item */
 };
 
+struct lk_tcp_members lk_tcp_everyone(const struct lk_tcp *t)
+{
+    return (struct lk_tcp_members){.n = t->base.world_size, .at = t->base.rank};
+}
+
+/* Return the link to the member `by` places on. */
+static struct lk_tcp_link *member_link(const struct lk_tcp *t, const struct lk_tcp_members *ring,
+                                       int by)
+{
+    int at = (ring->at + by + ring->n) % ring->n;
+
+    return &t->links[ring->ranks ? ring->ranks[at] : at];
+}
+
+struct lk_tcp_link *lk_tcp_next(const struct lk_tcp *t, const struct lk_tcp_members *ring)
+{
+    return member_link(t, ring, 1);
+}
+
+void lk_tcp_share(size_t elems, int parts, int at, size_t *from, size_t *n)
+{
+    size_t share = elems / (size_t)parts, rest = elems % (size_t)parts, part = (size_t)at;
+
+    *from = part * share + (part < rest ? part : rest);
+    *n = share + (part < rest);
+}
+
 static size_t diagonals(const struct ring *r)
 {
     return r->segments + (size_t)r->p->steps - 1;
@@ -45,14 +72,10 @@ static size_t diagonals(const struct ring *r)
 /* Set `at` and `bytes` for item (g, s) of the part `lag` behind the one that is sent. */
 static void locate(const struct ring *r, struct cursor *c, int lag)
 {
-    int world = r->t->base.world_size;
-    int raw = r->p->first + r->t->base.rank - c->step - lag;
-    size_t part = (size_t)((raw % world + world) % world);
-    size_t share = r->p->elems / (size_t)world, rest = r->p->elems % (size_t)world;
-    size_t from = part * share + (part < rest ? part : rest);
-    size_t n = share + (part < rest);
-    size_t skip = (c->diagonal - (size_t)c->step) * r->chunk_elems;
+    int members = r->p->ring.n, raw = r->p->first + r->p->ring.at - c->step - lag;
+    size_t skip = (c->diagonal - (size_t)c->step) * r->chunk_elems, from, n;
 
+    lk_tcp_share(r->p->elems, members, (raw % members + members) % members, &from, &n);
     n = skip < n ? n - skip : 0;
     n = n < r->chunk_elems ? n : r->chunk_elems;
     c->at = r->p->buf + (from + skip) * r->elem_bytes;
@@ -163,16 +186,15 @@ static size_t chunk_for(const struct lk_tcp *t, size_t part_bytes)
 
 enum lk_status lk_tcp_ring(struct lk_tcp *t, const struct lk_tcp_parts *p)
 {
-    int world = t->base.world_size, rank = t->base.rank;
-    size_t e = lk_dtype_bytes(p->dtype);
-    size_t largest = (p->elems + (size_t)world - 1) / (size_t)world;
+    size_t e = lk_dtype_bytes(p->dtype), members = (size_t)p->ring.n;
+    size_t largest = (p->elems + members - 1) / members;
     struct ring r = {.t = t, .p = p, .elem_bytes = e};
     struct cursor out, in;
 
     r.chunk_elems = chunk_for(t, largest * e) / e;
     r.segments = (largest + r.chunk_elems - 1) / r.chunk_elems;
-    r.next = &t->links[(rank + 1) % world];
-    r.prev = &t->links[(rank + world - 1) % world];
+    r.next = member_link(t, &p->ring, 1);
+    r.prev = member_link(t, &p->ring, -1);
     lk_tcp_use(t, r.next);
     lk_tcp_use(t, r.prev);
     out = start(&r, 0);

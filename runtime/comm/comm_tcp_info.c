@@ -21,3 +21,19 @@ bool lk_tcp_info(int fd, struct lk_hop *out)
     out->v[LK_HOP_BUFFER] = (double)i.tcpi_sndbuf_limited * 1e-6;
     return true;
 }
+
+void lk_tcp_read_hop(struct lk_tcp *t, const struct lk_tcp_members *ring)
+{
+    const struct lk_tcp_link *next = lk_tcp_next(t, ring);
+    struct lk_hop now = {0};
+
+    if (!t->tells_hops || !next->leaves || !lk_tcp_info(next->fd, &now))
+        return;
+    for (int i = 0; i < LK_HOP_VALUES; i++)
+        t->hop.v[i] = now.v[i] - t->at.v[i];
+    now.to = next->peer;
+    t->has_hop = t->has_ring && t->at.to == now.to;
+    t->has_ring = true;
+    t->hop.to = now.to;
+    t->at = now;
+}

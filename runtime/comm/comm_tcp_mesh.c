@@ -14,6 +14,7 @@
 #include "runtime/comm/comm_tcp.h"
 
 #include "base/array.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "runtime/rendezvous/net.h"
@@ -142,6 +143,7 @@ static enum lk_status publish(struct mesh *m, const char *listen)
         snprintf(host, sizeof host, "%s", listen);
     else
         LK_PASS(lk_net_local_address(lk_store_fd(m->t->store), host, sizeof host));
+    m->t->host = lk_hash(host, strlen(host));
     LK_PASS(lk_net_listen(host, 0, m->t->base.world_size + STRANGERS_MAX, &m->listen_fd, &port));
     snprintf(key, sizeof key, "comm %" PRIu64 " rank %d", m->comm_id, m->t->base.rank);
     snprintf(value, sizeof value, "%d %s", port, host);

@@ -188,9 +188,11 @@ static const struct {
     enum lk_coll coll;
     enum lk_algo algo;
 } ways[] = {
-    {LK_ALL_REDUCE, LK_ALGO_RING},     {LK_ALL_REDUCE, LK_ALGO_TREE}, {LK_ALL_REDUCE, LK_ALGO_AUTO},
-    {LK_REDUCE_SCATTER, LK_ALGO_RING}, {LK_ALL_GATHER, LK_ALGO_RING}, {LK_BROADCAST, LK_ALGO_RING},
-    {LK_BROADCAST, LK_ALGO_TREE},      {LK_BARRIER, LK_ALGO_AUTO},
+    {LK_ALL_REDUCE, LK_ALGO_RING},         {LK_ALL_REDUCE, LK_ALGO_TREE},
+    {LK_ALL_REDUCE, LK_ALGO_AUTO},         {LK_REDUCE_SCATTER, LK_ALGO_RING},
+    {LK_ALL_GATHER, LK_ALGO_RING},         {LK_BROADCAST, LK_ALGO_RING},
+    {LK_BROADCAST, LK_ALGO_TREE},          {LK_BARRIER, LK_ALGO_AUTO},
+    {LK_ALL_REDUCE, LK_ALGO_HIERARCHICAL},
 };
 enum {
     N_WAYS = sizeof ways / sizeof *ways,
@@ -198,8 +200,11 @@ enum {
     CALLS = N_WAYS * N_SIZES * LK_DTYPE_COUNT
 };
 
+/* Ranks are threads, and differ in their addresses on the loopback interface as hosts do. */
 struct matrix {
     size_t chunk_bytes;
+    int hosts;    /* that the ranks are on; 0: all at one address */
+    bool in_turn; /* rank r on host r % hosts, else neighbours are together */
     uint64_t hash[RANKS_MAX][CALLS];
 };
 
@@ -211,6 +216,24 @@ static size_t size_of(int i, int world)
     return sizes[i];
 }
 
+static enum lk_status open_on_hosts(struct rank *me, size_t chunk_bytes, int hosts, bool in_turn,
+                                    struct lk_store **out_store, struct lk_comm **out)
+{
+    struct lk_comm_config config = {.rank = me->rank,
+                                    .world_size = me->world_size,
+                                    .timeout_ns = me->timeout_ns,
+                                    .chunk_bytes = chunk_bytes,
+                                    .poll_ns = in_turn ? 20000 : 0};
+    int host = !hosts ? 0 : in_turn ? me->rank % hosts : me->rank * hosts / me->world_size;
+    char listen[32];
+
+    snprintf(listen, sizeof listen, "127.0.0.%d", host + 2);
+    config.listen = hosts ? listen : NULL;
+    LK_PASS(rank_connect(me, out_store));
+    config.store = *out_store;
+    return lk_comm_open("tcp", &config, out);
+}
+
 static enum lk_status run_matrix(struct rank *me)
 {
     struct matrix *m = me->ctx;
@@ -219,7 +242,7 @@ static enum lk_status run_matrix(struct rank *me)
     enum lk_status st = LK_OK;
     int call = 0;
 
-    LK_TRY(rank_open_tcp(me, m->chunk_bytes, me->timeout_ns, &store, &c));
+    LK_TRY(open_on_hosts(me, m->chunk_bytes, m->hosts, m->in_turn, &store, &c));
     for (int w = 0; w < N_WAYS; w++)
         for (int z = 0; z < N_SIZES; z++)
             for (int t = 0; t < LK_DTYPE_COUNT; t++, call++) {
@@ -240,7 +263,11 @@ out:
 static const struct {
     int world;
     size_t chunk_bytes;
-} matrices[] = {{1, 0}, {2, 64}, {2, 0}, {3, 64}, {4, 128}, {8, 64}, {8, 0}};
+    int hosts;
+    bool in_turn;
+} matrices[] = {{1, 0, 0, false},  {2, 64, 0, false}, {2, 0, 2, false},
+                {3, 64, 0, false}, {3, 64, 3, false}, {4, 128, 2, false},
+                {6, 0, 3, true},   {8, 64, 2, false}, {8, 0, 4, true}};
 
 START_TEST(every_collective_on_threads)
 {
@@ -248,12 +275,46 @@ START_TEST(every_collective_on_threads)
     struct matrix *m = calloc(1, sizeof *m);
 
     m->chunk_bytes = matrices[_i].chunk_bytes;
+    m->hosts = matrices[_i].hosts;
+    m->in_turn = matrices[_i].in_turn;
     ranks_run_threads(matrices[_i].world, plenty_ns, run_matrix, m, ranks);
     assert_all_ok(ranks, matrices[_i].world);
     for (int r = 1; r < matrices[_i].world; r++)
         ck_assert_msg(!memcmp(m->hash[0], m->hash[r], sizeof m->hash[0]),
                       "rank %d has other bits than rank 0", r);
     free(m);
+}
+END_TEST
+
+static enum lk_status sum_on_two_hosts(struct rank *me)
+{
+    struct lk_store *store = NULL;
+    struct lk_comm *c = NULL;
+    enum lk_status st = LK_OK;
+    float x = 1;
+
+    LK_TRY(open_on_hosts(me, 0, 2, false, &store, &c));
+    LK_TRY(lk_comm_run(c, &(struct lk_coll_call){.coll = LK_ALL_REDUCE,
+                                                 .algo = LK_ALGO_HIERARCHICAL,
+                                                 .dtype = LK_F32,
+                                                 .buf = &x,
+                                                 .count = 1,
+                                                 .index = -1}));
+out:
+    lk_comm_close(c);
+    lk_store_close(store);
+    return st;
+}
+
+START_TEST(hosts_of_other_numbers_of_ranks_have_no_hierarchy)
+{
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_threads(3, plenty_ns, sum_on_two_hosts, NULL, ranks);
+    for (int r = 0; r < 3; r++) {
+        ck_assert_int_eq(ranks[r].status, LK_EUSAGE);
+        ck_assert_msg(strstr(ranks[r].text, "needs as many on each"), "%s", ranks[r].text);
+    }
 }
 END_TEST
 
@@ -526,6 +587,7 @@ SUITE(comm, c)
 {
     tcase_add_loop_test(c, every_collective_on_threads, 0,
                         (int)(sizeof matrices / sizeof *matrices));
+    tcase_add_test(c, hosts_of_other_numbers_of_ranks_have_no_hierarchy);
     tcase_add_loop_test(c, large_buffers_on_processes, 2, 5);
     tcase_add_loop_test(c, halves_are_rounded_as_the_conversions_do, 0, 2);
     tcase_add_test(c, integers_wrap);
