@@ -1,6 +1,7 @@
 /* The list of measured runs on shaped links. */
 #include "bench/lib/net_list.h"
 
+#include "base/array.h"
 #include "base/stats.h"
 #include "profiler/analysis/job_build.h"
 #include "profiler/analysis/run_set.h"

@@ -524,14 +524,19 @@ void lk_store_progress(struct lk_store *s, uint64_t seq, bool entered)
 static enum lk_status report(struct lk_store *s, enum lk_status why, uint32_t peer,
                              const char *text)
 {
-    char head[8];
+    char head[8], own[LK_STORE_TEXT_MAX + 1];
     size_t n = strnlen(text, LK_STORE_TEXT_MAX);
     enum lk_status st;
 
+    memcpy(own, text, n); /* text may be that of the error, which the verdict overwrites */
+    own[n] = '\0';
+
     lk_wire_put(head, (uint64_t)why, 4);
     lk_wire_put(head + 4, peer, 4);
-    st = tell(s, LK_MSG_REPORT, head, sizeof head, text, n);
-    return st == LK_OK ? await_verdict(s) : st;
+    st = tell(s, LK_MSG_REPORT, head, sizeof head, own, n);
+    if (st == LK_OK)
+        st = await_verdict(s);
+    return strstr(own, lk_error_text()) ? lk_fail(st, "%s", own) : st;
 }
 
 enum lk_status lk_store_report(struct lk_store *s, enum lk_status why, const char *text)

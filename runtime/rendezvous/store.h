@@ -97,7 +97,8 @@ enum lk_status lk_store_check(struct lk_store *s);
 /* Record entry to or exit from collective `seq`, for the server's question which rank is behind. */
 void lk_store_progress(struct lk_store *s, uint64_t seq, bool entered);
 /* Report that this rank failed (text says how), or for LK_ETIMEOUT that it gave up waiting. Wait
- * for the verdict and return it. */
+ * for the verdict and return it; where text has the verdict and says more, as the collective in
+ * which the rank heard it, the error is text. */
 enum lk_status lk_store_report(struct lk_store *s, enum lk_status why, const char *text);
 /* Report that the connection to rank `peer` broke. Wait for the verdict and return it. */
 enum lk_status lk_store_report_peer(struct lk_store *s, int peer, const char *text);
