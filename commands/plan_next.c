@@ -126,10 +126,10 @@ static void write_command(const struct lk_next_run *r, bool table, const char *c
                  "--out cluster.json",
                  c->world_size, each, c->world_size, c->world_size, cluster ? cluster : "CLUSTER");
     else if (table)
-        snprintf(out, size, "torchrun --nnodes %d --nproc-per-node %d JOB", c->nodes, each);
+        snprintf(out, size, "torchrun --nnodes %d --nproc_per_node %d JOB", c->nodes, each);
     else
         snprintf(out, size,
-                 "lockstep profile --out run-%d -- torchrun --nnodes %d --nproc-per-node %d JOB",
+                 "lockstep profile --out run-%d -- torchrun --nnodes %d --nproc_per_node %d JOB",
                  c->world_size, c->nodes, each);
 }
 

@@ -166,8 +166,8 @@ END_TEST
 
 START_TEST(by_torchrun)
 {
-    if (shell_run("command -v torchrun").code != 0) {
-        skip("no torchrun");
+    if (shell_run("torchrun --no_python --nproc_per_node 1 true").code != 0) {
+        skip("no torchrun that starts anything (PyTorch 1.13's does not on Python 3.11)");
         return;
     }
     put_script("torchrun");
