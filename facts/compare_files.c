@@ -171,7 +171,7 @@ static bool repeats(const struct lk_job_run *x, const struct lk_job_run *y)
 {
     struct lk_config same = y->config;
 
-    if (same.world_size == 1) {
+    if (lk_config_replicas(&same) == 1) {
         same.first_bytes = x->config.first_bytes;
         same.cap_bytes = x->config.cap_bytes;
     }
@@ -204,10 +204,11 @@ static enum lk_status name_run(const struct lk_config *c, struct lk_compared *ro
     char cap[32], *longer;
 
     LK_PASS(name_configuration(&none, &(struct lk_forecast_point){.config = *c}, row));
-    LK_PASS(lk_asprintf(
-        &longer, "step of %s%s%s", row->what, c->world_size > 1 ? ", bucket cap " : "",
-        c->world_size > 1 ? lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap)
-                          : ""));
+    LK_PASS(lk_asprintf(&longer, "step of %s%s%s", row->what,
+                        lk_config_replicas(c) > 1 ? ", bucket cap " : "",
+                        lk_config_replicas(c) > 1
+                            ? lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap)
+                            : ""));
     free(row->what);
     row->what = longer;
     return LK_OK;

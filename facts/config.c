@@ -38,12 +38,30 @@ enum lk_dtype lk_grad_dtype_elem(enum lk_grad_dtype d)
     return elems[d];
 }
 
+static int or_one(int n)
+{
+    return n > 1 ? n : 1;
+}
+
+int lk_config_replica_gpus(const struct lk_config *c)
+{
+    return or_one(c->tensor_parallel) * or_one(c->pipeline_parallel);
+}
+
+int lk_config_replicas(const struct lk_config *c)
+{
+    return or_one(c->world_size / lk_config_replica_gpus(c));
+}
+
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
 {
     return a->world_size == b->world_size && a->nodes == b->nodes &&
            a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
            a->reduce == b->reduce && a->first_bytes == b->first_bytes &&
-           a->cap_bytes == b->cap_bytes && lk_config_same_scheme(a, b);
+           a->cap_bytes == b->cap_bytes &&
+           or_one(a->tensor_parallel) == or_one(b->tensor_parallel) &&
+           or_one(a->pipeline_parallel) == or_one(b->pipeline_parallel) &&
+           lk_config_same_scheme(a, b);
 }
 
 bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
@@ -56,7 +74,7 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
 
 double lk_config_samples(const struct lk_config *c)
 {
-    return (double)c->world_size * (c->local_batch > 0 ? c->local_batch : 1) * c->accumulation;
+    return (double)lk_config_replicas(c) * or_one(c->local_batch) * c->accumulation;
 }
 
 double lk_scaling_efficiency(const struct lk_config *c, double step_s,
@@ -68,20 +86,27 @@ double lk_scaling_efficiency(const struct lk_config *c, double step_s,
     return rate / c->world_size / (reference_rate / reference->world_size);
 }
 
+/* Return the word for what takes a local batch of its own. */
+static const char *unit_of(const struct lk_config *c)
+{
+    return lk_config_replica_gpus(c) > 1 ? "replicas" : "GPUs";
+}
+
 enum lk_status lk_config_split_global(int64_t global, struct lk_config *c)
 {
-    int64_t share = global / c->world_size, batch = share < c->local_batch ? share : c->local_batch;
+    int replicas = lk_config_replicas(c);
+    int64_t share = global / replicas, batch = share < c->local_batch ? share : c->local_batch;
 
     if (global <= 0)
         return LK_OK;
-    if (global % c->world_size || share % batch)
+    if (global % replicas || share % batch)
         return lk_fail(LK_EUSAGE,
-                       "a global batch of %lld does not split into %d GPUs with local batch %d",
-                       (long long)global, c->world_size, c->local_batch);
+                       "a global batch of %lld does not split into %d %s with local batch %d",
+                       (long long)global, replicas, unit_of(c), c->local_batch);
     if (share / batch > LK_ACCUMULATION_MAX)
-        return lk_fail(LK_EUSAGE,
-                       "a global batch of %lld is more than %d micro-batches of %lld on %d GPUs",
-                       (long long)global, LK_ACCUMULATION_MAX, (long long)batch, c->world_size);
+        return lk_fail(
+            LK_EUSAGE, "a global batch of %lld is more than %d micro-batches of %lld on %d %s",
+            (long long)global, LK_ACCUMULATION_MAX, (long long)batch, replicas, unit_of(c));
     c->local_batch = (int)batch;
     c->accumulation = (int)(share / batch);
     return LK_OK;
@@ -97,8 +122,14 @@ bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch
 
 enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most)
 {
-    int nodes = (c->world_size - 1) / per_node + 1;
+    int nodes = (c->world_size - 1) / per_node + 1, replica = lk_config_replica_gpus(c);
 
+    if (c->world_size % replica)
+        return lk_fail(LK_EUSAGE,
+                       "%d GPUs are no whole replicas of %d: tensor parallel %d x pipeline "
+                       "parallel %d",
+                       c->world_size, replica, or_one(c->tensor_parallel),
+                       or_one(c->pipeline_parallel));
     if (most > 0 && nodes > most)
         nodes = most;
     if (c->world_size % nodes)
@@ -137,7 +168,7 @@ double lk_config_sharers(const struct lk_config *c)
 {
     switch (lk_sharding_traits(c->sharding)->sharers) {
     case LK_SHARERS_ALL:
-        return c->world_size;
+        return lk_config_replicas(c);
     case LK_SHARERS_GROUP:
         return c->shard_group > 0 ? c->shard_group : (double)c->world_size / c->nodes;
     default:

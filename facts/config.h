@@ -60,9 +60,9 @@ enum lk_dtype lk_grad_dtype_elem(enum lk_grad_dtype d);
 
 /* The value 0 of every member after the bucket limits means PyTorch's plain DDP. */
 struct lk_config {
-    int world_size; /* the world size: ranks of one GPU each */
+    int world_size; /* the world size: ranks of one GPU each, of all replicas */
     int nodes;
-    int local_batch;                 /* samples of a rank's micro-batch; 0: not known */
+    int local_batch;                 /* samples of a replica's micro-batch; 0: not known */
     int accumulation;                /* micro-batches a step */
     enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
     uint64_t first_bytes, cap_bytes; /* bucket limits; 0: not known */
@@ -75,6 +75,13 @@ struct lk_config {
     int shard_group;      /* ranks that share one copy of the model (LK_SHARERS_GROUP; 0: those of a
                              node)      or that meet in every step (LK_PACE_PERIOD; 0: none) */
     int averaging_period; /* LK_PACE_PERIOD: steps from one averaging to the next, 1 or more */
+    /*
+     * GPUs that split each layer of one copy of the model, and stages that its layers are split
+     * into: a replica is their product, and gradients are reduced over replicas. Ranks are numbered
+     * as Megatron-LM's: neighbours split a layer, stages are farthest apart (arXiv:2104.04473). 0:
+     * 1.
+     */
+    int tensor_parallel, pipeline_parallel;
 };
 
 /* A point of a scaling curve: a configuration with the throughput measured in it, or one whose
@@ -90,12 +97,16 @@ bool lk_config_equal(const struct lk_config *a, const struct lk_config *b);
 /* Return true if gradients are exchanged alike: algorithm, dtype, compression, overlap, sharding
  * with its group and averaging period. */
 bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b);
+/* Return the GPUs of a replica, 1 or more, and how many whole replicas the GPUs hold. */
+int lk_config_replica_gpus(const struct lk_config *c);
+int lk_config_replicas(const struct lk_config *c);
 /* Return the samples of one step of all ranks; an unknown local batch counts as one sample. */
 double lk_config_samples(const struct lk_config *c);
 /*
  * Return the scaling efficiency, throughput(K) / (K throughput(1)): the samples a second of a GPU
  * over those of a GPU of the reference, by the time of a step of each. The one definition: `run`,
- * `analyze` and forecasts have it. The reference has one GPU, or the fewest that were measured.
+ * `analyze` and forecasts have it. The reference is one replica, or the fewest GPUs that were
+ * measured.
  */
 double lk_scaling_efficiency(const struct lk_config *c, double step_s,
                              const struct lk_config *reference, double reference_step_s);
@@ -109,8 +120,8 @@ enum lk_status lk_config_split_global(int64_t global, struct lk_config *c);
 /* Return true if it divides so for the configuration with another local batch. */
 bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch);
 /* Set the nodes to as few of per_node GPUs as hold the ranks, but no more than `most` (0: any
- * number), which then hold more ranks each. LK_EUSAGE: the ranks do not divide equally among them.
- */
+ * number), which then hold more ranks each. LK_EUSAGE: the ranks do not divide equally among them,
+ * or are no whole replicas. */
 enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most);
 /* Set the scheme, and `reduce` as its library does; own: as the job's plain DDP does. */
 void lk_config_shard(struct lk_config *c, enum lk_sharding s, enum lk_reduction own);
@@ -121,8 +132,8 @@ bool lk_config_keeps_gradients(const struct lk_config *c);
 bool lk_config_is_synchronous(const struct lk_config *c);
 /* Return true if ranks meet only when parameters are averaged. */
 bool lk_config_meets_seldom(const struct lk_config *c);
-/* Return the ranks that share one copy of what the sharding divides, the optimizer's work too; 1
- * when it divides nothing. */
+/* Return the ranks, of different replicas, that share one copy of what the sharding divides, the
+ * optimizer's work too; 1 when it divides nothing. */
 double lk_config_sharers(const struct lk_config *c);
 
 #endif

@@ -375,14 +375,39 @@ static int compare_runs(const void *x, const void *y)
     return strcmp(a->source, b->source);
 }
 
+void lk_job_settle_runs(struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_runs; i++) {
+        struct lk_config *c = &j->runs[i].config;
+
+        c->overlap = j->overlap;
+        c->tensor_parallel = j->tensor_parallel;
+        c->pipeline_parallel = j->pipeline_parallel;
+    }
+}
+
+/* A run's GPUs hold whole replicas. */
+static enum lk_status check_replicas(struct lk_json *root, const struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_runs; i++) {
+        const struct lk_config *c = &j->runs[i].config;
+
+        if (c->world_size % lk_config_replica_gpus(c))
+            return lk_json_error(lk_json_item(lk_json_optional(root, "runs"), i),
+                                 "gpus: %d are no whole replicas of %d", c->world_size,
+                                 lk_config_replica_gpus(c));
+    }
+    return LK_OK;
+}
+
 /* Set the first bucket's limit by the rule, refuse batches out of order, and sort the runs. */
 static enum lk_status check_job(struct lk_json *root, void *base)
 {
     struct lk_job *j = base;
 
     LK_PASS(read_no_sync(root, &j->no_sync, &j->reduce));
-    for (size_t i = 0; i < j->n_runs; i++)
-        j->runs[i].config.overlap = j->overlap;
+    lk_job_settle_runs(j);
+    LK_PASS(check_replicas(root, j));
     if (!lk_json_optional(root, "first_bucket_bytes"))
         j->first_bytes =
             lk_ddp_rule_first_bytes(j->ddp_rule, j->cap_bytes, j->cap_bytes != LK_BUCKET_CAP_BYTES);
@@ -418,6 +443,12 @@ static const struct lk_member job_rows[] = {
         .help = "older files': true is `reduce` \"last\", false \"every\"", .without = "not said"),
     ROW(overlap, "overlap", WORD, SPARSE, .words = &lk_overlap_mode_words,
         .help = "how the runs' collectives overlap with compute"),
+    ROW(tensor_parallel, "tensor_parallel", INT, SPARSE, .min = 1, .max = LK_RANKS_MAX,
+        .help =
+            "GPUs, neighbours, that split each layer; times, tensors and batch are those of one",
+        .without = "1"),
+    ROW(pipeline_parallel, "pipeline_parallel", INT, SPARSE, .min = 1, .max = LK_RANKS_MAX,
+        .help = "stages that the layers are split into", .without = "1"),
     ROW(prefetch_depth, "prefetch_depth", INT, OPTIONAL, .max = LK_BATCH_MAX,
         .help = "batches prepared ahead"),
     ROW(recorded_buckets, "recorded_buckets", BOOL, OPTIONAL,

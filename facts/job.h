@@ -132,7 +132,9 @@ struct lk_job {
     int accumulation;                /* micro-batches a step in the runs; default of forecasts */
     enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
     enum lk_overlap_mode overlap;    /* of collectives with compute, in all runs */
-    struct lk_job_tensor *tensors;   /* registration order */
+    int tensor_parallel,
+        pipeline_parallel;         /* as lk_config has them; of all runs, and of forecasts */
+    struct lk_job_tensor *tensors; /* registration order */
     size_t n_tensors;
     size_t *ready_order; /* n_tensors indices, in the order of the first backward; DDP rebuilds its
                             buckets by it */
@@ -166,6 +168,8 @@ struct lk_job {
 /* Reading checks the meaning too: sizes are above 0, batches unique and sorted. */
 LK_RECORD_FILE(lk_job);
 
+/* Give every run what all runs of the job have: the overlap, and the GPUs of a replica. */
+void lk_job_settle_runs(struct lk_job *j);
 /* Return where a run of the job was measured. */
 const struct lk_place *lk_job_run_place(const struct lk_job *j, const struct lk_job_run *r);
 

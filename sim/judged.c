@@ -6,6 +6,7 @@
 #include "facts/place.h"
 #include "sim/collective/links.h"
 #include "sim/collective/nccl_model.h"
+#include "sim/prior.h"
 
 #include <math.h>
 #include <stdlib.h>

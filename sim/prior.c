@@ -3,8 +3,6 @@
 
 #include <math.h>
 
-static const double Z90 = 1.6449; /* a 90 % interval reaches so many sd to each side */
-
 static const struct {
     double value;
     const char *source;
@@ -33,7 +31,7 @@ double lk_prior_half_normal(double mean, double z)
 
 double lk_prior_within(double value, double z)
 {
-    return value * exp(log(rows[LK_PRIOR_LAUNCH_RANGE].value) / Z90 * z);
+    return value * exp(log(rows[LK_PRIOR_LAUNCH_RANGE].value) / LK_Z90 * z);
 }
 
 enum lk_prior lk_prior_of_scale(size_t n_points)
@@ -45,4 +43,11 @@ size_t lk_prior_scale_tests(enum lk_prior p)
 {
     return (size_t)lk_prior_value(p == LK_PRIOR_MEASURED_SCALE_ERROR ? LK_PRIOR_MEASURED_SCALE_TESTS
                                                                      : LK_PRIOR_SCALE_TESTS);
+}
+
+double lk_prior_log_sd(const struct lk_quantity *q)
+{
+    if (q->lo > 0 && q->hi >= q->lo)
+        return log(q->hi / q->lo) / (2 * LK_Z90);
+    return q->n == 1 ? lk_prior_value(LK_PRIOR_SAMPLE_SD) : 0;
 }

@@ -5,6 +5,7 @@
 #ifndef LK_SIM_PRIOR_H
 #define LK_SIM_PRIOR_H
 
+#include "base/quantity.h"
 #include "base/words.h"
 
 #include <stdbool.h>
@@ -136,5 +137,11 @@ enum lk_prior lk_prior_of_scale(size_t n_points);
 /* Return as how many back-tests a scale error counts. */
 size_t lk_prior_scale_tests(enum lk_prior p);
 const char *lk_prior_source(enum lk_prior p);
+
+/* A 90 % interval of a normal distribution is this many standard deviations to each side. */
+#define LK_Z90 1.6448536269514722
+/* Return the relative sd of a quantity by its interval; of one sample without, the prior's; else 0,
+ * it is not known. */
+double lk_prior_log_sd(const struct lk_quantity *q);
 
 #endif

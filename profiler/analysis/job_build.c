@@ -71,6 +71,31 @@ static enum lk_status check_same_gradients(const struct lk_run *r)
     return LK_OK;
 }
 
+/* Return the GPUs of a replica: ranks over those that reduce a gradient; 0: no whole number, or it
+ * depends on the gradient. */
+static int replica_of(const struct lk_run *r)
+{
+    const char *text = lk_run_info_value(lk_run_about(r), LK_GROUPS_CONFIG_KEY);
+    int world = lk_run_world_size(r), ranks = lk_run_gradient_ranks(r);
+
+    return world % ranks || (text && strstr(text, " to ")) ? 0 : world / ranks;
+}
+
+/*
+ * Where fewer ranks than there are reduce a gradient, the others hold other parts of the model:
+ * tensor parallel, since check_same_gradients refuses stages, whose gradients differ.
+ */
+static enum lk_status check_replicas(const struct lk_run *first, const struct lk_run *r)
+{
+    if (replica_of(r) && replica_of(r) == replica_of(first))
+        return LK_OK;
+    return lk_fail(LK_EEVIDENCE,
+                   "%s: %d of %d ranks reduce a gradient, or more another, in %s %d of %d: the "
+                   "model's replicas are of no one size (tensor, pipeline, expert parallel)",
+                   r->dir, lk_run_gradient_ranks(r), lk_run_world_size(r), first->dir,
+                   lk_run_gradient_ranks(first), lk_run_world_size(first));
+}
+
 static enum lk_status check_runs(const struct lk_run_set *set)
 {
     for (size_t i = 0; i < set->n; i++) {
@@ -90,13 +115,7 @@ static enum lk_status check_runs(const struct lk_run_set *set)
                            "%s: forward, backward and optimizer are not known: its steps were "
                            "found as %s; torch.profiler marks them, and so do NVTX ranges",
                            set->runs[i].dir, lk_run_periods(&set->runs[i]));
-        if (lk_run_gradient_ranks(&set->runs[i]) < lk_run_world_size(&set->runs[i]))
-            return lk_fail(LK_EEVIDENCE,
-                           "%s: %d of %d ranks reduce a gradient: the job is not data-parallel "
-                           "alone (tensor, pipeline, expert parallel), and its forecast would be "
-                           "of another one",
-                           set->runs[i].dir, lk_run_gradient_ranks(&set->runs[i]),
-                           lk_run_world_size(&set->runs[i]));
+        LK_PASS(check_replicas(&set->runs[0], &set->runs[i]));
         LK_PASS(check_same_gradients(&set->runs[i]));
         if (!lk_run_about(&set->runs[i])->n_tensors)
             return lk_fail(
@@ -414,8 +433,7 @@ static void set_overlap(struct lk_job *j)
         }
     if (first && !differ)
         j->overlap = first->config.overlap;
-    for (size_t i = 0; i < j->n_runs; i++)
-        j->runs[i].config.overlap = j->overlap;
+    lk_job_settle_runs(j);
 }
 
 static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
@@ -541,6 +559,7 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     if (facts.prefetch >= 0)
         j->prefetch_depth = facts.prefetch;
     j->optimizer = facts.optimizer;
+    j->tensor_parallel = replica_of(run) > 1 ? replica_of(run) : 0;
     /* Runs that name their optimizer are our own: their gradients are views into buckets. */
     j->recorded_buckets = lk_run_info_value(info, LK_BUCKETS_CONFIG_KEY) != NULL;
     j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;

@@ -212,10 +212,24 @@ static int world_size_of(const struct trace_builder *tb)
     return world > rank_of(tb) ? world : rank_of(tb) + 1;
 }
 
-/* Return how many ranks reduce a gradient. */
-static int gradient_ranks(const struct trace_builder *tb)
+static int ranks_of(const struct trace_builder *tb, size_t bucket)
 {
-    return tb->n_buckets && tb->buckets[0].ranks ? (int)tb->buckets[0].ranks : tb->world_size;
+    return tb->buckets[bucket].ranks ? (int)tb->buckets[bucket].ranks : tb->world_size;
+}
+
+/* Write how many ranks reduce a gradient: "4", or "4 to 8" where gradients differ. */
+static void write_gradient_ranks(const struct trace_builder *tb, char *out, size_t size)
+{
+    int least = tb->world_size, most = 0;
+
+    for (size_t i = 0; i < tb->n_buckets; i++) {
+        least = ranks_of(tb, i) < least ? ranks_of(tb, i) : least;
+        most = ranks_of(tb, i) > most ? ranks_of(tb, i) : most;
+    }
+    if (most > least)
+        snprintf(out, size, "%d to %d", least, most);
+    else
+        snprintf(out, size, "%d", least);
 }
 
 static enum lk_status describe(struct trace_builder *tb)
@@ -251,7 +265,7 @@ static enum lk_status describe(struct trace_builder *tb)
     if (e->source.blocking)
         LK_PASS(lk_run_info_config(i, LK_BLOCKING_CONFIG_KEY, "calls"));
     if (tb->grouped) {
-        snprintf(text, sizeof text, "%d", gradient_ranks(tb));
+        write_gradient_ranks(tb, text, sizeof text);
         LK_PASS(lk_run_info_config(i, LK_GROUPS_CONFIG_KEY, text));
     }
     if (tb->owner >= 0) {

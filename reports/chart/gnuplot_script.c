@@ -235,9 +235,10 @@ static enum lk_status put_label(const struct page *g, char name, const char *lab
 
     LK_PASS(lk_writer_printf(g->w, "set %clabel ", name));
     LK_PASS(lk_gnuplot_quote(g->w, label));
-    /* That of x towards the numbers, so that the key below keeps apart. */
-    return lk_writer_printf(g->w, " offset 0,%g font sprintf(',%%g',%.4g*px)",
-                            name == 'x' ? 0.35 : 0, g->type * fmin(1, room / fmax(1, wide)));
+    /* That of x towards the numbers, with a line below that keeps the key apart. */
+    return lk_writer_printf(g->w, "%s font sprintf(',%%g',%.4g*px)",
+                            name == 'x' ? ".\"\\n \" offset 0,0.35" : "",
+                            g->type * fmin(1, room / fmax(1, wide)));
 }
 
 static enum lk_status put_axis(const struct page *g, char name, const struct lk_chart_axis *a,

@@ -317,6 +317,15 @@ static enum lk_status put_cell(struct lk_chart_layer *l, const struct lk_forecas
                                                    .text = text});
 }
 
+/* Say that a mark stands for several settings, where one does. */
+static enum lk_status note_joined(struct lk_chart *c, int gpus, const char *mark, size_t joined)
+{
+    if (joined < 2)
+        return LK_OK;
+    return lk_chart_note(c, "%d GPUs: a %s shows the fastest of up to %zu settings of other axes",
+                         gpus, mark, joined);
+}
+
 static enum lk_status put_axis(struct lk_chart_axis *to, enum axis a, const struct values *v)
 {
     char name[40];
@@ -367,11 +376,7 @@ static enum lk_status put_heat(struct lk_chart *c, const struct lk_forecast *f, 
                              best && value_on(x, best) == vx.v[k % vx.n] &&
                                  value_on(y, best) == vy.v[k / vx.n]));
     }
-    if (joined > 1)
-        LK_PASS(lk_chart_note(c,
-                              "%d GPUs: a cell shows the best of up to %zu settings of the "
-                              "other axes",
-                              gpus, joined));
+    LK_PASS(note_joined(c, gpus, "cell", joined));
     if (vx.left + vy.left)
         LK_PASS(lk_chart_note(c, "%d GPUs: more than %d values of an axis are not drawn", gpus,
                               VALUES_MAX));
@@ -404,9 +409,10 @@ static bool is_preset(const struct lk_forecast *f, int gpus)
     return false;
 }
 
-/* Draw throughput over an axis for one value of the second; AXES: for the best of all. */
+/* Draw throughput over an axis for one value of the second; AXES: for the fastest of all. Count in
+ * *joined the most settings that a point stands for. */
 static enum lk_status put_curve(struct lk_chart_panel *p, const struct lk_forecast *f, int gpus,
-                                enum axis x, enum axis y, double vy, size_t number)
+                                enum axis x, enum axis y, double vy, size_t number, size_t *joined)
 {
     struct values vx = values_at(f, gpus, x);
     struct lk_chart_layer *line, *points;
@@ -428,6 +434,7 @@ static enum lk_status put_curve(struct lk_chart_panel *p, const struct lk_foreca
 
         if (!cell.p)
             continue;
+        *joined = cell.n > *joined ? cell.n : *joined;
         samples = cell.p->throughput_per_s * cell.p->step_s;
         LK_PASS(
             lk_chart_mark(line, (struct lk_chart_mark){.x = at, .y = cell.p->throughput_per_s}));
@@ -446,6 +453,7 @@ static enum lk_status put_lines(struct lk_chart *c, const struct lk_forecast *f,
     struct lk_chart_panel *p;
     struct lk_chart_layer *top;
     struct values vx, vy = {.n = 1};
+    size_t joined = 0;
 
     if (x == AXES)
         return LK_OK;
@@ -459,7 +467,8 @@ static enum lk_status put_lines(struct lk_chart *c, const struct lk_forecast *f,
     LK_PASS(put_axis(&p->x, x, &vx));
     LK_PASS(lk_chart_axis(&p->y, "samples/s", LK_CHART_LINEAR, LK_DIM_COUNT));
     for (size_t k = 0; k < vy.n && k < LK_CHART_CURVES; k++)
-        LK_PASS(put_curve(p, f, gpus, x, y, vy.v[k], k));
+        LK_PASS(put_curve(p, f, gpus, x, y, vy.v[k], k, &joined));
+    LK_PASS(note_joined(c, gpus, "point", joined));
     if (vy.n > LK_CHART_CURVES)
         LK_PASS(lk_chart_note(c, "%d GPUs: %zu further values of %s are not drawn", gpus,
                               vy.n - LK_CHART_CURVES, axes[y].label));
@@ -477,13 +486,19 @@ static enum lk_status put_lines(struct lk_chart *c, const struct lk_forecast *f,
 enum lk_status lk_chart_whatif(struct lk_chart *out, const struct lk_forecast *f)
 {
     enum lk_status st = make(out, f, "whatif", "Throughput by setting", PANELS_MAX, put_lines);
-    bool preset = false;
+    bool preset = false, chosen = false;
 
     LK_PASS(st);
-    for (size_t i = 0; i < f->n_points; i++)
+    for (size_t i = 0; i < f->n_points; i++) {
         preset |= f->points[i].evidence == LK_EVIDENCE_PRESET;
-    st = preset ? lk_chart_note(out, "dashed and hollow: of a preset, nothing of it was measured")
-                : LK_OK;
+        chosen |= f->points[i].gain.known && f->points[i].gain.verdict == LK_VERDICT_BEST;
+    }
+    if (chosen)
+        st = lk_chart_note(out, "best: the current setting, or one that is surely better");
+    if (st == LK_OK)
+        st = preset
+                 ? lk_chart_note(out, "dashed and hollow: of a preset, nothing of it was measured")
+                 : LK_OK;
     if (st != LK_OK)
         lk_chart_fini(out);
     return st;

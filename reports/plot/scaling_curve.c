@@ -257,8 +257,8 @@ static enum lk_status draw_knee(struct scaling_drawing *d, const struct scaling_
         return LK_OK;
     if (knee < c->at[0].p->config.world_size || knee > c->at[c->n - 1].p->config.world_size)
         return lk_chart_note(d->chart,
-                             "%s: the knee, %d GPUs, is not among the counts that are drawn",
-                             c->f->cluster, knee);
+                             "%s: the knee, %d GPU%s, is not among the counts that are drawn",
+                             c->f->cluster, knee, knee == 1 ? "" : "s");
     for (size_t i = 0; i < c->n; i++) {
         least = fmin(least, c->at[i].y);
         most = fmax(most, efficiency ? c->at[i].y : c->at[i].ideal);

@@ -46,4 +46,12 @@ struct lk_alpha_beta_constants {
 double lk_alpha_beta_s(const struct lk_alpha_beta_constants *k,
                        const struct lk_alpha_beta_shape *shape);
 
+/*
+ * The shifts of one Monte Carlo draw, in standard deviations, common to all that they move. Zeros
+ * give the estimates.
+ */
+struct lk_coll_shifts {
+    double time, rate, error;
+};
+
 #endif

@@ -11,6 +11,7 @@
 #include "sim/collective/coll_model.h"
 #include "sim/collective/coll_points.h"
 #include "sim/collective/links.h"
+#include "sim/prior.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /*
  * This file models the collectives of a cluster.
  *
- * Divisions: constants (fits and links) / NCCL / creation / evaluation / outside the sizes of a set
+ * Divisions: NCCL / creation / evaluation / outside the sizes of a set
  * / rescaling to another rank count / other collectives from an all-reduce.
  */
 #include "sim/collective/coll_model.h"
 
 #include "base/array.h"
-#include "sim/collective/alpha_beta.h"
+#include "sim/collective/coll_constants.h"
 #include "sim/collective/nccl_fit.h"
 #include "sim/prior.h"
 
@@ -18,16 +18,9 @@
 static const double MICRO = 1e6;
 enum { CHOICE_BYTES = 64 };
 
-struct constants {
-    bool known[LK_LINK_COUNT];
-    struct lk_alpha_beta_constants k;
-    double error; /* relative, of the fit */
-    bool fitted;  /* from points of this machine, not from a datasheet */
-};
-
 /* The constants of both models. */
 struct knowledge {
-    struct constants constants[LK_COLL_MODELLED][LK_ALGO_COUNT];
+    struct lk_coll_constants constants[LK_COLL_MODELLED][LK_ALGO_COUNT];
     struct lk_nccl_factors factors[LK_NCCL_FABRIC_COUNT];
 };
 
@@ -47,102 +40,6 @@ struct lk_coll_model {
      */
     double rate_share[LK_LINK_COUNT];
 };
-
-/* ---- Constants ---- */
-
-/*
- * An all-reduce by a ring gives these collectives: it is a reduce-scatter and an all-gather, each
- * half of it, and a broadcast is one pass of the whole buffer.
- */
-static const enum lk_coll given[] = {LK_REDUCE_SCATTER, LK_ALL_GATHER, LK_BROADCAST};
-
-/*
- * Return true if an all-reduce gives `coll` and the cluster has neither points nor fits of `coll`.
- */
-static bool is_from_all_reduce(const struct lk_cluster *c, enum lk_coll coll)
-{
-    bool is = false;
-
-    for (size_t i = 0; i < LK_COUNT(given); i++)
-        is |= given[i] == coll;
-    for (size_t i = 0; is && i < c->n_points; i++)
-        is = c->points[i].coll != coll;
-    for (size_t i = 0; is && i < c->n_fits; i++)
-        is = c->fits[i].coll != coll;
-    return is;
-}
-
-/* Relative error of constants that come from an all-reduce's fit. */
-static const double DERIVED_ERROR = 0.3;
-
-static double moved(const struct lk_quantity *q, double shift)
-{
-    return lk_quantity_known(q) ? q->value * exp(shift * lk_coll_log_sd(q)) : 0;
-}
-
-static void constants_from_fit(struct constants *k, const struct lk_cluster_fit *f,
-                               struct lk_coll_shifts by)
-{
-    k->known[f->link] = true;
-    k->fitted |= f->bandwidth_Bps.n > 0;
-    k->k.launch_s = fmax(k->k.launch_s, moved(&f->launch_s, by.time));
-    k->k.alpha_s[f->link] = moved(&f->alpha_s, by.time);
-    k->k.bandwidth_Bps[f->link] = moved(&f->bandwidth_Bps, by.rate);
-    if (lk_quantity_known(&f->error))
-        k->error = fmax(k->error, f->error.value);
-}
-
-static void constants_from_link(struct constants *k, enum lk_link link,
-                                const struct lk_cluster_link *from, int links,
-                                struct lk_coll_shifts by)
-{
-    if (k->known[link] || !lk_quantity_known(&from->bandwidth_Bps) ||
-        !lk_quantity_known(&from->latency_s))
-        return;
-    k->known[link] = true;
-    k->error = fmax(k->error, lk_prior_value(LK_PRIOR_PRESET_ERROR));
-    k->k.alpha_s[link] = moved(&from->latency_s, by.time);
-    k->k.bandwidth_Bps[link] = links * moved(&from->bandwidth_Bps, by.rate);
-}
-
-/* Use the constants of the all-reduce's fit with the shape of each other collective. */
-static void constants_from_all_reduce(struct knowledge *k, const struct lk_cluster *c)
-{
-    for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
-        for (int algo = 0; algo < LK_ALGO_COUNT && is_from_all_reduce(c, (enum lk_coll)coll);
-             algo++) {
-            k->constants[coll][algo] = k->constants[LK_ALL_REDUCE][algo];
-            k->constants[coll][algo].error = hypot(k->constants[coll][algo].error, DERIVED_ERROR);
-        }
-}
-
-static void set_constants(struct knowledge *of, const struct lk_cluster *c, bool with_fits,
-                          struct lk_coll_shifts by)
-{
-    for (size_t i = 0; with_fits && i < c->n_fits; i++)
-        constants_from_fit(&of->constants[c->fits[i].coll][c->fits[i].algo], &c->fits[i], by);
-    constants_from_all_reduce(of, c);
-    for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
-        for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
-            struct constants *k = &of->constants[coll][algo];
-            struct lk_alpha_beta_shape shape;
-            double factor;
-
-            /* A datasheet does not say what "auto" would pick; the named algorithms use it. */
-            if (algo != LK_ALGO_AUTO &&
-                lk_alpha_beta_shape((enum lk_coll)coll, (enum lk_algo)algo, 1, 2, 1, &shape)) {
-                constants_from_link(k, LK_LINK_INTRA, &c->intra, 1, by);
-                constants_from_link(k, LK_LINK_INTER, &c->inter, lk_link_cards(c), by);
-            }
-            /* The error of a fit moves all costs that come from it in the same direction. */
-            factor = exp(by.error * k->error);
-            k->k.launch_s *= factor;
-            for (int l = 0; l < LK_LINK_COUNT; l++) {
-                k->k.alpha_s[l] *= factor;
-                k->k.bandwidth_Bps[l] /= factor;
-            }
-        }
-}
 
 /* ---- NCCL ---- */
 
@@ -241,9 +138,9 @@ enum lk_status lk_coll_model_create(const struct lk_cluster *c, const struct lk_
     set_rate_shares(m);
     m->error_shift = by.error;
     for (int coll = 0; coll < LK_COLL_MODELLED; coll++)
-        m->from_all_reduce[coll] = is_from_all_reduce(c, (enum lk_coll)coll);
-    set_constants(&m->own, c, true, by);
-    set_constants(&m->datasheet, c, false, (struct lk_coll_shifts){0});
+        m->from_all_reduce[coll] = lk_coll_from_all_reduce(c, (enum lk_coll)coll);
+    lk_coll_constants_set(m->own.constants, c, true, by);
+    lk_coll_constants_set(m->datasheet.constants, c, false, (struct lk_coll_shifts){0});
     m->has_nccl = lk_nccl_machine_of(c, &m->machine);
     if (m->has_nccl)
         LK_TRY(set_factors(m, prior, draw));
@@ -291,13 +188,15 @@ static struct lk_coll_modelled formula(const struct lk_coll_model *m, const stru
 {
     struct lk_coll_modelled best = nccl(m, of, at, bytes);
     double uplinks;
+    int per_node;
 
     if (!isnan(best.seconds))
         return best;
+    per_node = at.ranks / at.nodes;
     uplinks = lk_nccl_uplink_factor(m->machine.topology.nodes_per_switch,
                                     m->machine.oversubscription, at.nodes);
     for (int a = 0; a < LK_ALGO_COUNT; a++) {
-        const struct constants *k = &of->constants[at.coll][a];
+        const struct lk_coll_constants *k = &of->constants[at.coll][a];
         struct lk_alpha_beta_constants constants;
         struct lk_alpha_beta_shape shape;
         double s;
@@ -307,7 +206,8 @@ static struct lk_coll_modelled formula(const struct lk_coll_model *m, const stru
         if (!lk_alpha_beta_shape(at.coll, (enum lk_algo)a, bytes, at.ranks, at.nodes, &shape))
             continue;
         constants = k->k;
-        constants.bandwidth_Bps[LK_LINK_INTER] /= uplinks;
+        constants.bandwidth_Bps[LK_LINK_INTER] *=
+            lk_coll_cards(&m->rates, per_node) / lk_coll_cards(&m->rates, k->per_node) / uplinks;
         s = lk_alpha_beta_s(&constants, &shape);
         if (!isnan(s) && (isnan(best.seconds) || s < best.seconds))
             best =

@@ -9,16 +9,9 @@
 #define LK_SIM_COLL_MODEL_H
 
 #include "base/rng.h"
+#include "sim/collective/alpha_beta.h"
 #include "sim/collective/coll_points.h"
 #include "sim/collective/links.h"
-
-/*
- * The shifts of one Monte Carlo draw, in standard deviations, common to all that they move. Zeros
- * give the estimates.
- */
-struct lk_coll_shifts {
-    double time, rate, error;
-};
 
 struct lk_coll_modelled {
     double seconds; /* NaN: the model does not apply */

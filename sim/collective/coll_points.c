@@ -10,13 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-double lk_coll_log_sd(const struct lk_quantity *q)
-{
-    if (q->lo > 0 && q->hi >= q->lo)
-        return log(q->hi / q->lo) / (2 * LK_Z90);
-    return q->n == 1 ? lk_prior_value(LK_PRIOR_SAMPLE_SD) : 0;
-}
-
 bool lk_coll_key_equal(struct lk_coll_key a, struct lk_coll_key b)
 {
     return a.coll == b.coll && a.algo == b.algo && a.ranks == b.ranks && a.nodes == b.nodes;
@@ -105,7 +98,7 @@ static void summarise(const struct lk_cluster_point *const *p, size_t n, double 
 
     for (size_t i = 0; i < n; i++) {
         work[i] = log(p[i]->time_s.value);
-        own += lk_coll_log_sd(&p[i]->time_s) / (double)n;
+        own += lk_prior_log_sd(&p[i]->time_s) / (double)n;
     }
     *ln = lk_stats_median(work, n);
     for (size_t i = 0; i < n; i++)

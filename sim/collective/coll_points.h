@@ -13,9 +13,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A 90 % interval of a normal distribution is this many standard deviations to each side. */
-#define LK_Z90 1.6448536269514722
-
 /*
  * A time that is smaller by this much (ln) than that of a smaller size is no noise: libraries do
  * choose slow algorithms.
@@ -48,9 +45,6 @@ struct lk_coll_sets {
     struct lk_coll_set *list;
     size_t n, capacity;
 };
-
-/* Return the relative sd of a quantity by its interval; 0 if that is unknown. */
-double lk_coll_log_sd(const struct lk_quantity *q);
 
 /*
  * Collect the sets of c's points. The step model needs points timed alone, since its collectives

@@ -191,6 +191,7 @@ struct lk_link_rates lk_link_rates_of(const struct lk_cluster *c, bool best)
         .gpu_Bps = rate_of(&c->intra.bandwidth_Bps, best),
         .nics_Bps = rate_of(&c->inter.bandwidth_Bps, best) * lk_link_cards(c),
         .gpus_per_node = c->gpus_per_node,
+        .cards = lk_link_cards(c),
         .nvlink_domain = t->nvlink_domain,
         .nvls = lk_nccl_has_nvls(t, c->device.compute_capability),
         .sharp = t->sharp > 0,

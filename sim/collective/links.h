@@ -72,7 +72,7 @@ double lk_link_network_draw(const struct lk_cluster *c, double nics_z, double ac
 /* Rates of a cluster's links in bytes a second, one direction; 0: not known. */
 struct lk_link_rates {
     double gpu_Bps, nics_Bps; /* of a GPU to its node; of a node to the others */
-    int gpus_per_node, nvlink_domain;
+    int gpus_per_node, cards, nvlink_domain;
     bool nvls, sharp;
 };
 

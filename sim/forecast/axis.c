@@ -245,7 +245,7 @@ static void settle_change(const struct lk_cluster *cluster, const struct lk_conf
             change->oversubscription = (struct lk_scaled){0};
         change->nodes_per_switch = 0;
     }
-    if (c->world_size == 1) {
+    if (lk_config_replicas(c) == 1) {
         change->bandwidth_Bps[LK_LINK_INTRA] = change->latency_s[LK_LINK_INTRA] =
             change->overlap_slowdown = (struct lk_scaled){0};
         change->gpus_per_node = 0;
@@ -284,7 +284,7 @@ void lk_axis_settle(const struct lk_config *current, const struct lk_cluster *cl
     struct lk_config *c = &s->config;
 
     settle_change(cluster, c, &s->change);
-    if (c->world_size == 1) { /* it reduces nothing */
+    if (lk_config_replicas(c) == 1) { /* it reduces nothing */
         c->first_bytes = current->first_bytes;
         c->cap_bytes = current->cap_bytes;
         c->grad_dtype = current->grad_dtype;

@@ -21,7 +21,7 @@
 
 static bool same_cap(const struct lk_config *a, const struct lk_config *b)
 {
-    return a->cap_bytes == b->cap_bytes && a->world_size > 1;
+    return a->cap_bytes == b->cap_bytes && lk_config_replicas(a) > 1;
 }
 
 bool lk_backtest_leaves(const struct lk_config *c, const struct lk_config *of, enum lk_held held)
@@ -202,7 +202,8 @@ static void describe(const struct rest *rest, const struct lk_backtest_item *ite
         for (size_t i = 0; i < rest->n; i++) {
             const struct lk_config *c = &rest->v[i].config;
 
-            if (held_of(c, item->held) > last && (item->held != LK_HELD_CAP || c->world_size > 1) &&
+            if (held_of(c, item->held) > last &&
+                (item->held != LK_HELD_CAP || lk_config_replicas(c) > 1) &&
                 (!next || held_of(c, item->held) < held_of(next, item->held)))
                 next = c;
         }
@@ -268,7 +269,7 @@ static bool tells(const struct lk_evidence_source *e, const struct lk_config *c,
 
         if (!isnan(e->measured[i].step_s) && of->world_size == c->world_size &&
             of->local_batch == c->local_batch && lk_backtest_leaves(of, c, held) &&
-            (held == LK_HELD_CAP ? c->world_size > 1 && of->accumulation == c->accumulation
+            (held == LK_HELD_CAP ? lk_config_replicas(c) > 1 && of->accumulation == c->accumulation
                                  : of->cap_bytes == c->cap_bytes))
             return true;
     }
@@ -352,7 +353,7 @@ static enum lk_status hold_out_scales(const struct lk_evidence_source *e, size_t
 {
     for (size_t i = 0; i < e->n_measured; i++) {
         lk_progress("measurement", (double)i, (double)e->n_measured);
-        if (e->measured[i].config.world_size > 1 && !isnan(e->measured[i].step_s) &&
+        if (lk_config_replicas(&e->measured[i].config) > 1 && !isnan(e->measured[i].step_s) &&
             is_picked(i, e->n_measured, most))
             LK_PASS(hold_out(e, &e->measured[i], LK_HELD_SCALE, out));
     }

@@ -18,12 +18,18 @@
 
 /* ---- Draws ---- */
 
+/* Return how many times the anchor's GPUs it has, or a replica's where there is no anchor. */
+static double times(const struct lk_config *at, int anchor_world_size)
+{
+    return (double)at->world_size /
+           (anchor_world_size ? anchor_world_size : lk_config_replica_gpus(at));
+}
+
 double lk_basis_distance(const struct lk_config *at, int anchor_world_size, double of_points)
 {
-    if (at->world_size == 1)
-        return 0; /* one rank waits for none */
-    return fmin(fabs(log2((double)at->world_size / (anchor_world_size ? anchor_world_size : 1))),
-                1 + of_points);
+    if (lk_config_replicas(at) == 1)
+        return 0; /* one replica waits for none */
+    return fmin(fabs(log2(times(at, anchor_world_size))), 1 + of_points);
 }
 
 double lk_basis_scale_error(const struct lk_basis *b, double distance, double cost_sd)
@@ -110,7 +116,7 @@ void lk_basis_grade(const struct lk_basis *b, const struct lk_config_model *m,
 {
     static const char scheme[] = "extrapolated to";
     struct lk_runs_extrapolation runs = lk_runs_extrapolation(&b->runs, at);
-    double world_size = (double)at->world_size / (anchor_world_size ? anchor_world_size : 1);
+    double world_size = times(at, anchor_world_size);
     bool beyond = world_size > 1 || m->batch_extrapolation > 1;
     bool is_preset = m->evidence == LK_EVIDENCE_PRESET;
     char *into = is_preset ? reach : text;

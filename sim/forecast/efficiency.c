@@ -22,7 +22,8 @@ static bool is_bounded(const struct lk_prediction *p, const struct lk_prediction
 
     return isnan(p->measured_s) && a->world_size >= b->world_size &&
            a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
-           (b->world_size == 1 || (lk_config_same_scheme(a, b) && a->cap_bytes == b->cap_bytes));
+           (lk_config_replicas(b) == 1 ||
+            (lk_config_same_scheme(a, b) && a->cap_bytes == b->cap_bytes));
 }
 
 /*

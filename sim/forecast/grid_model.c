@@ -167,7 +167,7 @@ static void set_misfit(struct lk_grid_model *m, const struct lk_grid_point *poin
 /* Compare the runs of a configuration with its model. *out owns its lists. */
 static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
 {
-    bool alone = a->config.world_size == 1;
+    bool alone = lk_config_replicas(&a->config) == 1;
     struct lk_grid_point point;
     size_t n;
 
@@ -228,7 +228,7 @@ static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config 
     while (!*found && lk_runs_nearest(&of->basis->runs, c, &distance, &a.config)) {
         size_t i = 0;
 
-        if (alone && a.config.world_size > 1)
+        if (alone && lk_config_replicas(&a.config) > 1)
             return LK_OK;
         while (i < of->n_anchors && !lk_config_equal(&of->anchors[i].config, &a.config))
             i++;
@@ -259,7 +259,7 @@ static void set_fixed(const struct lk_grid_model *m, const struct lk_config *c,
             lk_prior_value(point->fixed_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE);
 }
 
-/* Model a configuration with the own work that the nearest runs of one rank show. */
+/* Model a configuration with the own work that the nearest runs of one replica show. */
 static enum lk_status point_model_of_runs(struct lk_grid_model *m, const struct lk_config *c,
                                           struct lk_grid_point *point)
 {
@@ -268,7 +268,8 @@ static enum lk_status point_model_of_runs(struct lk_grid_model *m, const struct 
     bool found;
     int costless;
 
-    alone.world_size = alone.nodes = 1;
+    alone.world_size = lk_config_replica_gpus(c);
+    alone.nodes = (alone.world_size - 1) / (c->world_size / c->nodes) + 1;
     LK_PASS(anchor_of(m, &alone, true, &a, &found, &costless));
     LK_PASS(lk_grid_point_init(&m->parts, &m->basis->bucket, c, point));
     point->work_ratio = a.factor;
@@ -316,7 +317,7 @@ static void take_losses(const struct lk_grid_point *point, const struct lk_misfi
     l[LK_LOSS_STRAGGLER] += carry->wait * by->wait_s;
     l[LK_LOSS_OPTIMIZER] += carry->wait > 0 ? by->optimizer_s : 0;
     lk_losses_close(l, p->step_s);
-    if (p->config.world_size == 1) {
+    if (lk_config_replicas(&p->config) == 1) {
         l[LK_LOSS_IDEAL] += l[LK_LOSS_SLOW_RANK] + l[LK_LOSS_STRAGGLER];
         l[LK_LOSS_SLOW_RANK] = l[LK_LOSS_STRAGGLER] = 0;
     }
@@ -326,7 +327,7 @@ static void set_assumed(const struct lk_grid_model *m, const struct lk_grid_poin
                         const struct anchor *anchor, struct lk_prediction *p)
 {
     const struct lk_config_model *shape = &point->shape->model;
-    bool several = p->config.world_size > 1;
+    bool several = lk_config_replicas(&p->config) > 1;
 
     p->rank_sd_assumed = shape->rank_sd_assumed && several;
     p->transient_assumed = point->compute->model.transient_assumed && several;

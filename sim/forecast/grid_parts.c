@@ -165,18 +165,21 @@ static enum lk_status draw_shape(struct lk_grid_parts *g, struct lk_grid_shape *
 
 /* ---- Compute ---- */
 
-enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size_t *out)
+enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, const struct lk_config *of, size_t *out)
 {
-    struct lk_grid_compute c = {.local_batch = local_batch};
     struct lk_config alone = lk_config_current(g->inputs.job);
+    struct lk_grid_compute c = {.local_batch = of->local_batch};
 
+    alone.local_batch = of->local_batch;
+    if (alone.pipeline_parallel > 1) /* the stages' waits are shared out over the micro-batches */
+        alone.accumulation = of->accumulation;
+    c.accumulation = alone.accumulation;
     for (size_t i = 0; i < g->n_computes; i++)
-        if (g->computes[i].local_batch == local_batch) {
+        if (g->computes[i].local_batch == c.local_batch &&
+            g->computes[i].accumulation == c.accumulation) {
             *out = i;
-            alone.local_batch = local_batch;
             return g->computes[i].status == LK_OK ? LK_OK : refuse_again(g, &alone);
         }
-    alone.local_batch = local_batch;
     LK_PASS(
         lk_array_grow(&g->computes, &g->computes_capacity, g->n_computes + 1, sizeof *g->computes));
     LK_PASS(lk_alloc(&c.factors, g->n_draws, sizeof *c.factors));
@@ -375,7 +378,7 @@ enum lk_status lk_grid_point_init(struct lk_grid_parts *g, const struct lk_bucke
     size_t shape, compute, straggler, n;
 
     LK_PASS(lk_grid_shape_of(g, c, &shape));
-    LK_PASS(lk_grid_compute_of(g, c->local_batch, &compute));
+    LK_PASS(lk_grid_compute_of(g, c, &compute));
     of = &g->shapes[shape].model.step;
     LK_PASS(lk_grid_straggler_of(g, of, meets_once(of) ? c->accumulation : 1, &straggler));
     *point = (struct lk_grid_point){.work_ratio = 1,

@@ -40,7 +40,7 @@ double lk_grid_points_distance(const struct lk_cluster *cluster, const struct lk
 
 /* The part that the local batch gives. */
 struct lk_grid_compute {
-    int local_batch;
+    int local_batch, accumulation; /* the latter as the stages of a pipeline need it */
     enum lk_status status;
     struct lk_config_model model; /* of one rank */
     double *factors;              /* of each draw, over the estimate's */
@@ -95,7 +95,7 @@ void lk_grid_parts_fini(struct lk_grid_parts *g); /* zeroes it; safe on a zeroed
  * each time.
  */
 enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config *c, size_t *out);
-enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size_t *out);
+enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, const struct lk_config *of, size_t *out);
 /* model: ranks, nodes, law and known stragglers of a shape's step. */
 enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *model,
                                     int micro_batches, size_t *out);

@@ -94,7 +94,7 @@ enum lk_status lk_job_doubts_add(const struct lk_job *job, const struct lk_clust
         LK_PASS(doubt_batches(&job->compute[i - 1], &job->compute[i], out));
     before = out->n_warnings;
     for (size_t i = 0; i < job->n_runs && out->n_warnings == before; i++)
-        if (job->runs[i].config.world_size == 1 && job->runs[i].n_steps &&
+        if (lk_config_replicas(&job->runs[i].config) == 1 && job->runs[i].n_steps &&
             lk_run_counts(cluster, job, &job->runs[i]))
             LK_PASS(doubt_run(job, &job->runs[i], out));
     return LK_OK;

@@ -87,9 +87,9 @@ static enum lk_status tell(const struct lk_pipeline *w, int nodes, int most, int
     w->out->knee_gpus = nodes * per_node;
     return (w->request->compare ? lk_forecast_note : lk_forecast_say)(
         w->out,
-        "The knee is at %d node%s (%d GPUs): a further node adds less than half of what the first "
+        "The knee is at %d node%s (%d GPU%s): a further node adds less than half of what the first "
         "delivers.",
-        nodes, nodes == 1 ? "" : "s", nodes * per_node);
+        nodes, nodes == 1 ? "" : "s", nodes * per_node, nodes * per_node == 1 ? "" : "s");
 }
 
 enum lk_status lk_pipeline_tell_knee(const struct lk_pipeline *w)

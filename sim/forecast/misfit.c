@@ -13,7 +13,7 @@ struct lk_meeting lk_meeting_of(const struct lk_config_model *m, const struct lk
     struct lk_meeting all = {.between_nodes = c->nodes > 1};
     double step_bytes = 0;
 
-    for (size_t i = 0; i < m->step.n_colls && c->world_size > 1; i++) {
+    for (size_t i = 0; i < m->step.n_colls && lk_config_replicas(c) > 1; i++) {
         double bytes = (double)m->colls[i].bytes;
 
         all.cost_s += m->colls[i].cost_s;

@@ -130,7 +130,8 @@ static enum lk_status fit_launch(struct lk_predictor *p, struct launch_fit *f, d
 
         for (size_t k = i + 1; k < j->n_runs && !several; k++)
             several = f->differ(&j->runs[i].config, &j->runs[k].config);
-        if (several && j->runs[i].config.world_size > 1 && lk_runs_is_first(&p->basis.runs, i))
+        if (several && lk_config_replicas(&j->runs[i].config) > 1 &&
+            lk_runs_is_first(&p->basis.runs, i))
             LK_PASS(add_group(p, i, f));
     }
     *f->cost_s = f->assumed_s;

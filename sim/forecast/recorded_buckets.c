@@ -17,7 +17,7 @@ const char lk_buckets_note[] = "the job knows buckets, not tensors: under other 
 
 bool lk_buckets_unknown(const struct lk_job *j, const struct lk_config *c)
 {
-    return j->recorded_buckets && c->world_size > 1 &&
+    return j->recorded_buckets && lk_config_replicas(c) > 1 &&
            (c->cap_bytes != j->cap_bytes || c->first_bytes != j->first_bytes);
 }
 

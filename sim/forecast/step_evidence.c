@@ -520,9 +520,10 @@ enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluste
     LK_TRY(lk_fitted_cluster_init(&m->fitted, cluster));
     m->cluster = &m->fitted.cluster;
     m->reference_measured = m->reference_world_size > 0;
-    m->reference_world_size = m->reference_measured ? m->reference_world_size : 1;
     LK_TRY(list_measured(m));
     *out = source_of(m);
+    if (!m->reference_measured)
+        m->reference_world_size = out->current.world_size;
     m = NULL;
 out:
     model_close(m);

@@ -189,7 +189,8 @@ static enum lk_status note_bucket(const struct lk_basis *b, bool is_split,
     bool other = false;
 
     for (size_t i = 0; i < n; i++)
-        other |= p[i]->config.world_size > 1 && p[i]->config.cap_bytes != b->job->cap_bytes;
+        other |=
+            lk_config_replicas(&p[i]->config) > 1 && p[i]->config.cap_bytes != b->job->cap_bytes;
     if (!other)
         return LK_OK;
     if (is_split)

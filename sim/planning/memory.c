@@ -138,9 +138,9 @@ static void set_states(const struct lk_job *j, const struct lk_config *c, struct
     m->rows[LK_MEMORY_PARAMETERS] = lk_economics_known(t.parameters / (s->parameters ? n : 1));
     m->rows[LK_MEMORY_GRADIENTS] =
         lk_economics_known(t.gradients / (s->gradients && !lk_config_keeps_gradients(c) ? n : 1));
-    m->rows[LK_MEMORY_BUCKETS] =
-        lk_economics_known((reduced && !s->units && !view && c->world_size > 1 ? t.gradients : 0) +
-                           (feedback ? t.gradients : 0));
+    m->rows[LK_MEMORY_BUCKETS] = lk_economics_known(
+        (reduced && !s->units && !view && lk_config_replicas(c) > 1 ? t.gradients : 0) +
+        (feedback ? t.gradients : 0));
     m->rows[LK_MEMORY_MASTER] = lk_economics_known(t.master * keep);
     m->rows[LK_MEMORY_STATES] =
         (struct lk_estimate){t.values * (states_of[j->optimizer].value * keep + copies),

@@ -20,8 +20,13 @@ static const double INPUT_BOUND_SHARE = 0.02;
 
 struct lk_config lk_config_current(const struct lk_job *j)
 {
-    return (struct lk_config){.world_size = 1,
+    struct lk_config c = {.tensor_parallel = j->tensor_parallel,
+                          .pipeline_parallel = j->pipeline_parallel};
+
+    return (struct lk_config){.world_size = lk_config_replica_gpus(&c),
                               .nodes = 1,
+                              .tensor_parallel = j->tensor_parallel,
+                              .pipeline_parallel = j->pipeline_parallel,
                               .local_batch = lk_job_usual_batch(j),
                               .accumulation = j->accumulation,
                               .reduce = j->reduce,
@@ -122,22 +127,46 @@ static void set_law(struct lk_config_model *m, const struct lk_cluster *c,
     law->tail_share = known_or(&c->tail_share, lk_prior_value(LK_PRIOR_TAIL_SHARE));
 }
 
-/* Set the known slowness of each rank and node, and scale compute to a rank that is not slow. */
+/* Return the slowness of the slowest GPU of a replica, whose others wait for it; NaN: none is
+ * known. */
+static double slowest_gpu(const struct lk_known_stragglers *slow, const struct lk_config *c,
+                          int replica)
+{
+    int split = c->tensor_parallel > 1 ? c->tensor_parallel : 1;
+    int stages = lk_config_replica_gpus(c) / split, stage_ranks = c->world_size / stages;
+    double most = NAN;
+
+    for (int p = 0; p < stages; p++)
+        for (int t = 0; t < split; t++)
+            most = fmax(
+                most, lk_known_straggler_rank(slow, p * stage_ranks + replica * split + t, false));
+    return most;
+}
+
+/* Set the known slowness of each replica and node, and scale compute to one that is not slow. Where
+ * a replica has several nodes its slowest counts. */
 static enum lk_status set_known(struct lk_config_model *m, const struct lk_known_stragglers *slow,
-                                int local_batch)
+                                const struct lk_config *c)
 {
     struct lk_step_model *s = &m->step;
     size_t ranks = (size_t)s->ranks, nodes = (size_t)s->nodes;
-    double reference = lk_known_stragglers_reference(slow, local_batch);
+    double reference = lk_known_stragglers_reference(slow, c->local_batch);
+    size_t each = (size_t)c->nodes / nodes;
 
     if (!slow->n)
         return LK_OK;
     LK_PASS(lk_alloc(&m->known, ranks + 2 * nodes, sizeof *m->known));
     for (size_t i = 0; i < ranks; i++)
-        m->known[i] = lk_known_straggler_rank(slow, (int)i, false) - 1;
+        m->known[i] = slowest_gpu(slow, c, (int)i) - 1;
     for (size_t i = 0; i < nodes; i++) {
-        m->known[ranks + i] = lk_known_straggler_node(slow, (int)i, false) - 1;
-        m->known[ranks + nodes + i] = lk_slow_link_factor(slow->cluster, (int)i, false);
+        double own = NAN, link = 0;
+
+        for (size_t k = i * each; k < (i + 1) * each; k++) {
+            own = fmax(own, lk_known_straggler_node(slow, (int)k, false));
+            link = fmax(link, lk_slow_link_factor(slow->cluster, (int)k, false));
+        }
+        m->known[ranks + i] = own - 1;
+        m->known[ranks + nodes + i] = link;
     }
     s->rank_slowness = m->known;
     s->node_slowness = m->known + ranks;
@@ -352,6 +381,20 @@ size_t lk_config_model_middle(const struct lk_config_model *model)
     return k;
 }
 
+/*
+ * Stages wait while the first micro-batch comes and the last one goes: m micro-batches take m + P -
+ * 1 times one (1F1B and GPipe; Narayanan et al. 2021, arXiv:2104.04473, section 2.2). The job's
+ * times, shared out over its micro-batches, have that.
+ */
+static void fill_stages(const struct lk_job *j, const struct lk_config *c, struct lk_batch_point *p)
+{
+    double more = c->pipeline_parallel > 1 ? c->pipeline_parallel - 1 : 0;
+    double slots = (1 + more / c->accumulation) / (1 + more / j->accumulation);
+
+    p->forward_s *= slots;
+    p->backward_s *= slots;
+}
+
 enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_job *j,
                                     const struct lk_cluster *c, const struct lk_cost_model *cost,
                                     const struct lk_known_stragglers *slow,
@@ -366,9 +409,11 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
 
     *m = (struct lk_config_model){.bytes_extrapolation = 1, .async_slowdown = 1};
     LK_TRY(lk_batch_curve_at(j, config->local_batch, &p));
+    fill_stages(j, config, &p);
     m->step = (struct lk_step_model){
-        .ranks = config->world_size,
-        .nodes = config->nodes,
+        .ranks = lk_config_replicas(config),
+        .nodes =
+            config->nodes < lk_config_replicas(config) ? config->nodes : lk_config_replicas(config),
         .accumulation = config->accumulation,
         .forward_s = p.forward_s,
         .backward_s = p.backward_s,
@@ -384,10 +429,11 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
         LK_TRY(lk_known_stragglers_init(&fitted, j, c));
     slow = slow ? slow : &fitted;
     set_law(m, c, slow, p.transient);
-    LK_TRY(set_known(m, slow, config->local_batch));
+    LK_TRY(set_known(m, slow, config));
     m->overlap_assumed = overlap.assumed;
     m->start_s = overlap.start_s;
-    m->kappa_unknown = !c->n_kappa && config->world_size > config->nodes;
+    m->kappa_unknown =
+        !c->n_kappa && lk_config_replica_gpus(config) == 1 && config->world_size > config->nodes;
     m->compute_sd = p.sd;
     m->batch_extrapolation = p.extrapolation;
     m->batch_sd = p.extrapolation_sd;

@@ -18,17 +18,17 @@ bool lk_run_counts(const struct lk_cluster *c, const struct lk_job *j, const str
                 (r->config.world_size <= r->config.nodes * c->gpus_per_node || c->n_kappa > 0);
     const struct lk_place *p = lk_job_run_place(j, r);
 
-    if (!r->n_steps || (!fits && r->config.world_size > 1))
+    if (!r->n_steps || (!fits && lk_config_replicas(&r->config) > 1))
         return false;
     return lk_place_on(p, c, r->config.nodes) != LK_PLACE_ELSEWHERE ||
-           (r->config.world_size == 1 && lk_device_same(p->device, c->gpu) > 0);
+           (lk_config_replicas(&r->config) == 1 && lk_device_same(p->device, c->gpu) > 0);
 }
 
 bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b)
 {
     bool same_sync = a->reduce == b->reduce || a->accumulation == 1;
-    bool same_buckets =
-        a->world_size == 1 || (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
+    bool same_buckets = lk_config_replicas(a) == 1 ||
+                        (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
 
     return a->world_size == b->world_size && a->nodes == b->nodes &&
            a->local_batch == b->local_batch && a->accumulation == b->accumulation && same_sync &&
@@ -173,12 +173,12 @@ struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
         if (run->config.accumulation == 1 || at->accumulation == 1 ||
             run->config.reduce == at->reduce)
             widen(&accumulation, run->config.accumulation);
-        if (run->config.world_size > 1) /* one rank reduces nothing, whatever its buckets */
+        if (lk_config_replicas(&run->config) > 1) /* one reduces nothing, whatever its buckets */
             widen(&cap, fmin((double)run->config.cap_bytes, all));
     }
     return (struct lk_runs_extrapolation){
         .accumulation = times_outside(&accumulation, at->accumulation),
-        .cap = at->world_size > 1 ? times_outside(&cap, (double)at->cap_bytes) : 1};
+        .cap = lk_config_replicas(at) > 1 ? times_outside(&cap, (double)at->cap_bytes) : 1};
 }
 
 int lk_runs_accumulation(const struct lk_runs *r, const struct lk_config *at)

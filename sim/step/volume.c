@@ -88,9 +88,9 @@ static int group_size(const struct build *b)
 }
 
 /* Set the group of neighbouring ranks, which fill a part of one node or several whole nodes. */
-static enum lk_status neighbours(const struct build *b, struct group *out)
+static enum lk_status neighbours(const struct build *b, int size, struct group *out)
 {
-    int n = b->config->world_size, size = group_size(b);
+    int n = b->config->world_size;
 
     if (size < 1 || n % size || (size % b->per_node && b->per_node % size))
         return lk_fail(LK_EUSAGE,
@@ -102,16 +102,37 @@ static enum lk_status neighbours(const struct build *b, struct group *out)
 }
 
 /*
- * Return the group of one rank from each group of neighbours. A node has as many of these groups
- * as neighbours.
+ * Return the group of one rank from each group of neighbours in a stage of so many ranks on so many
+ * nodes. A node has as many of these groups as neighbours.
  */
-static struct group counterparts(const struct build *b, const struct group *shard)
+static struct group counterparts(const struct build *b, const struct group *shard, int ranks,
+                                 int nodes)
 {
-    int ranks = b->config->world_size / shard->ranks;
-    int nodes = b->config->nodes / shard->nodes;
     int on_node = shard->ranks < b->per_node ? shard->ranks : b->per_node;
+    int apart = nodes / shard->nodes;
 
-    return (struct group){ranks, nodes, nodes > 1 ? on_node : 1};
+    return (struct group){ranks / shard->ranks, apart, apart > 1 ? on_node : 1};
+}
+
+/* Set the group that reduces gradients: one rank of each replica, all in one stage. */
+static enum lk_status set_replicas(struct build *b)
+{
+    const struct lk_config *c = b->config;
+    int stages = c->pipeline_parallel > 1 ? c->pipeline_parallel : 1;
+    struct group layer;
+
+    b->all = (struct group){c->world_size, c->nodes, 1};
+    if (lk_config_replica_gpus(c) == 1)
+        return LK_OK;
+    if (c->shard_group)
+        return lk_fail(LK_EUSAGE, "groups of %d ranks with replicas of %d GPUs are not modelled",
+                       c->shard_group, lk_config_replica_gpus(c));
+    if (c->nodes % stages && stages % c->nodes)
+        return lk_fail(LK_EUSAGE, "%d stages do not divide %d nodes evenly", stages, c->nodes);
+    LK_PASS(neighbours(b, c->tensor_parallel > 1 ? c->tensor_parallel : 1, &layer));
+    b->all =
+        counterparts(b, &layer, c->world_size / stages, c->nodes > stages ? c->nodes / stages : 1);
+    return LK_OK;
 }
 
 /* Add a collective. Tensors are copied into a scatter's buffer, or out of a gather's: read,
@@ -296,7 +317,7 @@ static enum lk_status add_backward_gathers(struct build *b, const struct group *
  */
 static enum lk_status add_across(struct build *b, const struct group *shard)
 {
-    struct group across = counterparts(b, shard);
+    struct group across = counterparts(b, shard, b->config->world_size, b->config->nodes);
     size_t first = b->n;
 
     LK_PASS(add_gradients(b, &across, LK_ALL_REDUCE, b->config->reduce == LK_REDUCTION_EVERY));
@@ -347,7 +368,7 @@ static enum lk_status add_scheme(struct build *b)
 
     LK_PASS(check_pace(b, t->pace));
     if (grouped)
-        LK_PASS(neighbours(b, &g));
+        LK_PASS(neighbours(b, group_size(b), &g));
     if (grouped || !periodic)
         LK_PASS(add_in_group(b, t, &g));
     if (grouped && !periodic)
@@ -408,17 +429,17 @@ static enum lk_status add_of_job(struct build *b)
 {
     for (size_t i = 0; i < b->job->n_collectives; i++) {
         const struct lk_job_collective *c = &b->job->collectives[i];
-        int size = c->ranks && c->ranks < b->all.ranks ? c->ranks : b->all.ranks;
+        int world = b->config->world_size, size = c->ranks && c->ranks < world ? c->ranks : world;
         struct group g = {size, size > b->per_node ? size / b->per_node : 1, 1};
         enum lk_coll coll;
 
         if (!lk_job_collective_placed(c, &coll))
             continue;
-        if (b->all.ranks % size || (size % b->per_node && b->per_node % size))
+        if (world % size || (size % b->per_node && b->per_node % size))
             return lk_fail(LK_EUSAGE,
                            "%s of groups of %d ranks, as the job has it, does not divide %d ranks "
                            "with %d on a node",
-                           c->function, size, b->all.ranks, b->per_node);
+                           c->function, size, world, b->per_node);
         LK_PASS(add_other(b, &g, coll, c->bytes * (coll == LK_ALL_GATHER ? (uint64_t)size : 1), 0,
                           c->at, c->needed, c->every_micro_batch));
     }
@@ -471,13 +492,11 @@ enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
                               const struct lk_config *c)
 {
     enum lk_status st = LK_OK;
-    struct build b = {.job = j,
-                      .config = c,
-                      .per_node = c->world_size / c->nodes,
-                      .all = {c->world_size, c->nodes, 1}};
+    struct build b = {.job = j, .config = c, .per_node = c->world_size / c->nodes};
 
     *v = (struct lk_volume){0};
     LK_TRY(check(c));
+    LK_TRY(set_replicas(&b));
     LK_TRY(set_tensors(&b));
     LK_TRY(add_scheme(&b));
     LK_TRY(add_sync_bn(&b));

@@ -24,6 +24,9 @@
  * Without overlap a collective is launched where it is needed, gradients after the backward. With
  * partial overlap compute waits, where the next one is launched, until the one before has ended.
  *
+ * Of replicas of several GPUs the tensors are those of one GPU, and N counts replicas: one rank of
+ * each reduces them, at once with the other GPUs of its node.
+ *
  * A job's other collectives (struct lk_job_collective) join them where its runs had them.
  *
  * Compression works on buckets that are cut: fp16 and bf16 halve float32 (default_hooks.py),

@@ -378,8 +378,8 @@ START_TEST(a14_one_sample_has_no_interval)
     ck_assert_uint_eq(c.points[0].time_s.n, 1);
     ck_assert_double_nan(c.points[0].time_s.lo);
     ck_assert_double_nan(c.points[0].time_s.hi);
-    ck_assert_double_eq_tol(lk_coll_log_sd(&c.points[0].time_s), lk_prior_value(LK_PRIOR_SAMPLE_SD),
-                            1e-12);
+    ck_assert_double_eq_tol(lk_prior_log_sd(&c.points[0].time_s),
+                            lk_prior_value(LK_PRIOR_SAMPLE_SD), 1e-12);
     lk_cluster_fini(&c);
 }
 END_TEST
