@@ -7,6 +7,8 @@
 
 #include "kernels/ops.h"
 
+#include <assert.h>
+
 /* args is a const struct lk_<op>_args *. lk_<op>_cuda exists in builds with CUDA only. */
 #define LK_OP_IMPL_(op)                                                                            \
     void lk_##op##_cpu(const void *args);                                                          \
@@ -14,6 +16,25 @@
     enum lk_status lk_##op##_cuda(const void *args, const struct lk_cuda *cuda);
 LK_OP_LIST(LK_OP_IMPL_)
 #undef LK_OP_IMPL_
+
+/* Define the row of an op, whose cost is the function op_cost, with this implementation for cuda.
+ */
+#define LK_OP_ROW_(op, on_cuda)                                                                    \
+    static_assert(sizeof(struct lk_##op##_args) <= LK_OP_ARGS_MAX, #op);                           \
+    const struct lk_op lk_op_##op = {.name = #op,                                                  \
+                                     .args_bytes = sizeof(struct lk_##op##_args),                  \
+                                     .cpu = lk_##op##_cpu,                                         \
+                                     .ref = lk_##op##_ref,                                         \
+                                     .cuda = on_cuda,                                              \
+                                     .cost = op##_cost};
+
+/* Return the cost of an op that reads or writes so many reals and reads so many tokens. */
+struct lk_op_cost lk_op_cost_of(double flops, double reals, double tokens);
+
+static inline double lk_op_product(size_t a, size_t b, size_t c)
+{
+    return (double)a * (double)b * (double)c;
+}
 
 /*
  * ---- Reductions of float32 in 16 lanes (lanes.c), for the cpu ops ----

@@ -1,5 +1,6 @@
 /*
- * The table of LK_OP_LIST: names, implementations and costs.
+ * The table of LK_OP_CUDA_LIST: names, implementations and costs. (Ops of image models:
+ * ops_image.c.)
  *
  * Costs count the operations of the formula, not those of an implementation: an exp, a division or
  * a square root is one. Bytes assume float32 buffers.
@@ -7,19 +8,12 @@
 #include "kernels/ops.h"
 #include "kernels/impl.h"
 
-#include <assert.h>
-
 static const double real_bytes = 4;
 static const double token_bytes = 4;
 
-static struct lk_op_cost cost(double flops, double reals, double tokens)
+struct lk_op_cost lk_op_cost_of(double flops, double reals, double tokens)
 {
     return (struct lk_op_cost){.flops = flops, .bytes = reals * real_bytes + tokens * token_bytes};
-}
-
-static double product(size_t a, size_t b, size_t c)
-{
-    return (double)a * (double)b * (double)c;
 }
 
 /*
@@ -27,20 +21,20 @@ static double product(size_t a, size_t b, size_t c)
  * arguments and n a count of elements. A wire element is half a float32.
  */
 #define FORMULA_LIST(X)                                                                            \
-    X(encoder_forward, product(a->samples, a->context, a->channels), n, 3 * n,                     \
-      product(a->samples, a->context, 1))                                                          \
-    X(encoder_backward_position, product(a->samples, a->context, a->channels), n,                  \
-      n + product(a->wpe_rows, a->channels, 1), 0)                                                 \
-    X(encoder_backward_token, product(a->samples, a->context, a->channels), n,                     \
-      3 * n + (a->accumulate ? 0 : product(a->vocab, a->channels, 1)),                             \
-      product(a->samples, a->context, 1))                                                          \
+    X(encoder_forward, lk_op_product(a->samples, a->context, a->channels), n, 3 * n,               \
+      lk_op_product(a->samples, a->context, 1))                                                    \
+    X(encoder_backward_position, lk_op_product(a->samples, a->context, a->channels), n,            \
+      n + lk_op_product(a->wpe_rows, a->channels, 1), 0)                                           \
+    X(encoder_backward_token, lk_op_product(a->samples, a->context, a->channels), n,               \
+      3 * n + (a->accumulate ? 0 : lk_op_product(a->vocab, a->channels, 1)),                       \
+      lk_op_product(a->samples, a->context, 1))                                                    \
     X(bytes_forward, (double)a->n, 2 * n, n, n)                                                    \
-    X(layernorm_forward, product(a->rows, a->channels, 1), 8 * n, 2 * n, 0)                        \
-    X(layernorm_backward, product(a->rows, a->channels, 1), 14 * n,                                \
+    X(layernorm_forward, lk_op_product(a->rows, a->channels, 1), 8 * n, 2 * n, 0)                  \
+    X(layernorm_backward, lk_op_product(a->rows, a->channels, 1), 14 * n,                          \
       (a->accumulate_input ? 4 : 3) * n, 0)                                                        \
-    X(cross_entropy_forward, product(a->rows, a->vocab, 1), (a->dlogits ? 7 : 4) * n,              \
+    X(cross_entropy_forward, lk_op_product(a->rows, a->vocab, 1), (a->dlogits ? 7 : 4) * n,        \
       (a->dlogits ? 2 : 1) * n, (double)a->rows)                                                   \
-    X(cross_entropy_backward, product(a->rows, a->vocab, 1), 3 * n, 2 * n, (double)a->rows)        \
+    X(cross_entropy_backward, lk_op_product(a->rows, a->vocab, 1), 3 * n, 2 * n, (double)a->rows)  \
     X(sgd, (double)a->elems, 6 * n, (a->momentum > 0 ? 5 : 3) * n, 0)                              \
     X(adamw, (double)a->elems, 15 * n, 7 * n, 0)                                                   \
     X(gelu_forward, (double)a->n, 9 * n, 2 * n, 0)                                                 \
@@ -60,7 +54,7 @@ static double product(size_t a, size_t b, size_t c)
         const struct lk_##op##_args *a = args;                                                     \
         const double n = (count);                                                                  \
                                                                                                    \
-        return cost((flops), (reals), (tokens));                                                   \
+        return lk_op_cost_of((flops), (reals), (tokens));                                          \
     }
 FORMULA_LIST(FORMULA)
 
@@ -69,9 +63,11 @@ FORMULA_LIST(FORMULA)
 static struct lk_op_cost matmul_cost(size_t rows, size_t inner, size_t columns, double operations,
                                      double more)
 {
-    return cost(
-        2 * product(rows, inner, columns) + operations * product(rows, columns, 1),
-        product(rows, inner, 1) + product(inner, columns, 1) + product(rows, columns, 1) + more, 0);
+    return lk_op_cost_of(2 * lk_op_product(rows, inner, columns) +
+                             operations * lk_op_product(rows, columns, 1),
+                         lk_op_product(rows, inner, 1) + lk_op_product(inner, columns, 1) +
+                             lk_op_product(rows, columns, 1) + more,
+                         0);
 }
 
 static struct lk_op_cost matmul_forward_cost(const void *args)
@@ -79,7 +75,7 @@ static struct lk_op_cost matmul_forward_cost(const void *args)
     const struct lk_matmul_forward_args *a = args;
 
     return matmul_cost(a->rows, a->inputs, a->outputs, a->gelu ? 9 : 0,
-                       a->residual || a->gelu ? product(a->rows, a->outputs, 1) : 0);
+                       a->residual || a->gelu ? lk_op_product(a->rows, a->outputs, 1) : 0);
 }
 
 static struct lk_op_cost matmul_backward_input_cost(const void *args)
@@ -87,7 +83,7 @@ static struct lk_op_cost matmul_backward_input_cost(const void *args)
     const struct lk_matmul_backward_input_args *a = args;
 
     return matmul_cost(a->rows, a->outputs, a->inputs, a->gelu_in ? 18 : 0,
-                       a->accumulate || a->gelu_in ? product(a->rows, a->inputs, 1) : 0);
+                       a->accumulate || a->gelu_in ? lk_op_product(a->rows, a->inputs, 1) : 0);
 }
 
 static struct lk_op_cost matmul_backward_weight_cost(const void *args)
@@ -95,7 +91,7 @@ static struct lk_op_cost matmul_backward_weight_cost(const void *args)
     const struct lk_matmul_backward_weight_args *a = args;
 
     return matmul_cost(a->outputs, a->rows, a->inputs, 0,
-                       a->accumulate ? product(a->outputs, a->inputs, 1) : 0);
+                       a->accumulate ? lk_op_product(a->outputs, a->inputs, 1) : 0);
 }
 
 /* Return the cost of attention: products over the lower triangle only, and about ten operations per
@@ -105,8 +101,9 @@ static struct lk_op_cost attention_cost(size_t samples, size_t context, size_t c
 {
     double triangle = (double)samples * (double)context * ((double)context + 1) / 2;
 
-    return cost(triangle * (2 * products * (double)channels + 10 * (double)heads),
-                rows_read * product(samples, context, channels) + triangle * (double)heads, 0);
+    return lk_op_cost_of(
+        triangle * (2 * products * (double)channels + 10 * (double)heads),
+        rows_read * lk_op_product(samples, context, channels) + triangle * (double)heads, 0);
 }
 
 static struct lk_op_cost attention_forward_cost(const void *args)
@@ -147,12 +144,5 @@ static struct lk_op_cost move_cost(const void *args)
 #else
 #define CUDA(op) NULL
 #endif
-#define ROW(op)                                                                                    \
-    static_assert(sizeof(struct lk_##op##_args) <= LK_OP_ARGS_MAX, #op);                           \
-    const struct lk_op lk_op_##op = {.name = #op,                                                  \
-                                     .args_bytes = sizeof(struct lk_##op##_args),                  \
-                                     .cpu = lk_##op##_cpu,                                         \
-                                     .ref = lk_##op##_ref,                                         \
-                                     .cuda = CUDA(op),                                             \
-                                     .cost = op##_cost};
-LK_OP_LIST(ROW)
+#define ROW(op) LK_OP_ROW_(op, CUDA(op))
+LK_OP_CUDA_LIST(ROW)

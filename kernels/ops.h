@@ -5,7 +5,8 @@
  * Three implementations share the arguments:
  *   cpu   float32, for use on CPUs (matrix products by BLAS, if the build has it)
  *   ref   float64, naive loops: the definition. Its buffers hold doubles.
- *   cuda  enqueues CUDA kernels (kernels/cuda.h); NULL in a build without CUDA
+ *   cuda  enqueues CUDA kernels (kernels/cuda.h); NULL in a build without CUDA, and for ops of
+ *         image models
  * A device runs one of them; lk_device_real_bytes returns the element size of its buffers.
  *
  *     LK_LAUNCH(stream, gelu_forward, .out = out, .in = in, .n = n);
@@ -56,8 +57,10 @@ struct lk_op {
 
 enum { LK_OP_ARGS_MAX = 192 };
 
-/* X(op): lk_op_<op> takes struct lk_<op>_args. */
-#define LK_OP_LIST(X)                                                                              \
+/* X(op): lk_op_<op> takes struct lk_<op>_args. The first list's ops are on every device; those of
+ * image models (kernels/ops_image.h) are not on cuda yet: their implementation there is NULL. */
+#define LK_OP_LIST(X) LK_OP_CUDA_LIST(X) LK_OP_IMAGE_LIST(X)
+#define LK_OP_CUDA_LIST(X)                                                                         \
     X(encoder_forward)                                                                             \
     X(encoder_backward_position)                                                                   \
     X(encoder_backward_token)                                                                      \
@@ -86,6 +89,21 @@ enum { LK_OP_ARGS_MAX = 192 };
     X(wait)                                                                                        \
     X(hold)                                                                                        \
     X(move)
+#define LK_OP_IMAGE_LIST(X)                                                                        \
+    X(pixels_forward)                                                                              \
+    X(conv_forward)                                                                                \
+    X(conv_backward_input)                                                                         \
+    X(conv_backward_weight)                                                                        \
+    X(batchnorm_statistics)                                                                        \
+    X(batchnorm_gather)                                                                            \
+    X(batchnorm_forward)                                                                           \
+    X(batchnorm_sums)                                                                              \
+    X(batchnorm_backward)                                                                          \
+    X(maxpool_forward)                                                                             \
+    X(maxpool_backward)                                                                            \
+    X(avgpool_forward)                                                                             \
+    X(avgpool_backward)                                                                            \
+    X(add_relu_forward)
 
 #define LK_OP_EXTERN_(op) extern const struct lk_op lk_op_##op;
 LK_OP_LIST(LK_OP_EXTERN_)

@@ -1,6 +1,6 @@
 /*
  * Every op in float64, by its definition: naive loops over buffers of doubles. The device reference
- * runs them, and tests compare the others with them.
+ * runs them, and tests compare the others with them. (Ops of image models: reference_image.c.)
  */
 #include "base/checksum.h"
 #include "kernels/impl.h"

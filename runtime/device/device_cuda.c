@@ -36,6 +36,8 @@
 
 static enum lk_status run_op(const struct lk_op *op, const void *args, const struct lk_cuda *cuda)
 {
+    if (!op->cuda)
+        return lk_fail(LK_EUNSUPPORTED, "%s has no implementation on the device cuda", op->name);
     return op->cuda(args, cuda);
 }
 

@@ -280,8 +280,8 @@ BUFFERS(move)
         return is == &lk_op_##op;                                                                  \
     }
 #define ROW(op) list_##op,
-LK_OP_LIST(LIST)
-static bool (*const rows[])(struct run *r, const struct lk_op *is) = {LK_OP_LIST(ROW)};
+LK_OP_CUDA_LIST(LIST)
+static bool (*const rows[])(struct run *r, const struct lk_op *is) = {LK_OP_CUDA_LIST(ROW)};
 
 /* ---- Elements ---- */
 
