@@ -96,6 +96,8 @@ void lk_command_backends(FILE *out)
            .help = "micro-batches of an optimizer step (the job's)")                               \
     BOTH("sync-every", sync_every, FLAG, .fallback = "no",                                         \
          .help = "all-reduce after every micro-batch instead of the last (DDP without no_sync)")   \
+    RUN("broadcast-buffers", train.broadcast_buffers, FLAG, .fallback = "yes",                     \
+        .help = "ranks take rank 0's running statistics of batch norms before a forward (DDP's broadcast_buffers)") \
     RUN("seed", seed, INT, .min = 0, .max = 9e15, .fallback = "1",                                 \
         .help = "seed of weights, shuffling and synthetic data")                                   \
     BOTH("scaling", scaling, INTS, .group = "run grid", .min = 1, .max = 1024,                     \
@@ -111,7 +113,7 @@ void lk_command_backends(FILE *out)
     BOTH("repetitions", repetitions, INT, .letter = 'r', .min = 1, .max = 1000,                    \
          .help = "runs of every configuration, interleaved (1; 3 where several are measured)")     \
     RUN("model", train.model.name, TEXT, .group = "model", .fallback = "gpt-nano",                 \
-        .help = "gpt, mlp, replay or a preset such as gpt-nano or gpt2-124m")                      \
+        .help = "gpt, mlp, replay or a preset such as gpt-nano, gpt2-124m, resnet18 or vgg16")     \
     RUN("layers", train.model.layers, INT, .min = 1, .max = 1000, .help = "layers, instead of the preset's")   \
     RUN("heads", train.model.heads, INT, .min = 1, .max = 1000,                                                \
         .help = "attention heads, instead of the preset's")                                        \
@@ -119,14 +121,25 @@ void lk_command_backends(FILE *out)
         .help = "width, instead of the preset's")                                                  \
     RUN("context", train.model.context, INT, .min = 1, .max = 1e6,                                             \
         .help = "tokens of a sample, instead of the preset's")                                     \
-    RUN("vocab", train.model.vocab, INT, .min = 2, .max = 1e7, .help = "vocabulary, instead of the preset's")  \
+    RUN("vocab", train.model.vocab, INT, .min = 2, .max = 1e7,                                     \
+        .help = "vocabulary, or classes of images, instead of the preset's")                       \
+    RUN("image", train.model.image, INT, .min = 1, .max = 4096,                                    \
+        .help = "height and width of an image, instead of the preset's; a resnet of up to 64 gets CIFAR's stem") \
+    RUN("sync-batch-norm", train.model.sync_batch_norm, FLAG, .fallback = "no",                    \
+        .help = "batch norms take the statistics of all ranks, as SyncBatchNorm")                  \
+    RUN("colours", train.model.colours, INT, .min = 1, .max = 16,                                  \
+        .help = "planes of an image, instead of the preset's 3")                                   \
     RUN("job", train.model.job, FILE, .role = LK_ROLE_INPUT, .help = "job.json of the model replay")                      \
     RUN("data", train.data, FILE, .role = LK_ROLE_INPUT, .group = "data",                                                 \
-        .help = "train on the bytes of this file (synthetic tokens when not given)")               \
+        .help = "train on this file (synthetic tokens or images when not given)")                  \
+    RUN("data-format", train.data_format, CHOICE, .choices = lk_data_formats, .fallback = "auto",  \
+        .help = "format of --data; auto: bytes for texts, CIFAR-10 or MNIST for images")           \
     RUN("samples", train.samples, INT, .min = 1, .max = 1e12, .fallback = "65536",                 \
         .help = "samples of the synthetic data")                                                   \
     RUN("prefetch", train.prefetch, INT, .min = 0, .max = 1000, .fallback = "2",                         \
         .help = "batches prepared ahead; 0: each step prepares its own")                           \
+    RUN("workers", train.workers, INT, .min = 1, .max = 1000, .fallback = "1",                     \
+        .help = "threads that prepare them; the data are the same with any number")                \
     RUN("shuffle", train.sampler.shuffle, FLAG, .fallback = "yes", .help = "shuffle every epoch")          \
     RUN("drop-last", train.sampler.drop_last, FLAG, .fallback = "no",                                      \
         .help = "if the ranks do not divide the samples, leave the rest out instead of repeating some")    \
@@ -369,6 +382,12 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->train.optim.eps != d->train.optim.eps && sgd, "--epsilon is for --optimizer=adamw"},
         {o->train.samples != d->train.samples && o->train.data,
          "--samples is for synthetic data, not for --data"},
+        {o->train.model.sync_batch_norm && strncmp(o->train.model.name, "resnet", 6) != 0,
+         "--sync-batch-norm: of the models, resnets have batch norms"},
+        {o->train.data_format != d->train.data_format && !o->train.data,
+         "--data-format is of --data, not of synthetic data"},
+        {o->train.workers > o->train.prefetch && o->train.workers > 1,
+         "--workers: more threads than --prefetch has batches"},
         {o->train.reducer.plant != d->train.reducer.plant && !o->train.verify,
          "--plant needs --verify, which is to find it"},
         {o->gpu_records == RUN_YES && !cuda, "--gpu-records=yes needs --device=cuda"},

@@ -470,6 +470,16 @@ enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,
     return lk_stream_host(s, run_enqueued, &e, sizeof e);
 }
 
+enum lk_status lk_comm_between(struct lk_comm *c, struct lk_stream *compute, struct lk_stream *net,
+                               struct lk_event *back, const struct lk_coll_call *call)
+{
+    LK_PASS(lk_event_record(call->ready, compute));
+    LK_PASS(lk_stream_wait(net, call->ready));
+    LK_PASS(lk_comm_enqueue(c, net, call));
+    LK_PASS(lk_event_record(back, net));
+    return lk_stream_wait(compute, back);
+}
+
 enum lk_status lk_comm_put(struct lk_comm *c, struct lk_stream *s, const struct lk_coll_call *call)
 {
     uint64_t seq;

@@ -113,6 +113,14 @@ struct lk_coll_call {
  */
 enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,
                                const struct lk_coll_call *call);
+/*
+ * Enqueue a collective of `net` between two points of `compute`: it runs behind what is enqueued
+ * there so far, and what is enqueued later waits for its end. call->ready is recorded at the first,
+ * `back` at the second: each may be used again when the span has been read, and when compute has
+ * passed it.
+ */
+enum lk_status lk_comm_between(struct lk_comm *c, struct lk_stream *compute, struct lk_stream *net,
+                               struct lk_event *back, const struct lk_coll_call *call);
 /* Run it on the calling thread to its end, without a span: for set-up and probes. With nccl the
  * buffer may also be in host memory. */
 enum lk_status lk_comm_run(struct lk_comm *c, const struct lk_coll_call *call);

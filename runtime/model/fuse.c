@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/stats.h"
 #include "facts/span.h"
-#include "runtime/model/model.h"
+#include "runtime/model/model_impl.h"
 #include "runtime/rendezvous/store.h"
 
 #include <inttypes.h>
@@ -83,8 +83,8 @@ static bool gradients_are_aligned(const struct lk_model *m)
 /* Fill the model's buffers as a step does: products of zeros draw less power and take less time. */
 static enum lk_status fill_buffers(struct lk_model *m)
 {
-    size_t tokens = (size_t)m->max_samples * (size_t)m->context;
-    struct lk_batch batch = {.samples = m->max_samples, .context = m->context};
+    size_t tokens = (size_t)m->max_samples * lk_sample_inputs(&m->sample);
+    struct lk_batch batch = {.samples = m->max_samples, .shape = m->sample};
     void *zeros = NULL;
     enum lk_status st = LK_OK;
 
@@ -284,4 +284,12 @@ enum lk_status lk_fuse_choose(struct lk_model *m, const struct lk_fuse_config *c
         LK_PASS(c->rank == 0 ? tell(m, c, key, &choice) : hear(m, c, key, &choice));
     }
     return lk_recorder_fact(c->recorder, "gpu_fusion", choice.text);
+}
+
+void lk_model_fusions(struct lk_model *m, struct lk_fused *own, const struct lk_fused *list,
+                      size_t n)
+{
+    memcpy(own, list, n * sizeof *own);
+    m->fusions = own;
+    m->n_fusions = n;
 }

@@ -1,9 +1,7 @@
-/* Models: the registry with its presets, code that all models share, and files of weights. */
+/* Models: the registry with its presets, and code that all models share. */
 #include "runtime/model/model.h"
 
 #include "base/array.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "base/rng.h"
 #include "base/words.h"
 #include "facts/dtype.h"
@@ -20,15 +18,23 @@ static const struct preset {
     const char *name;
     const struct lk_model_ops *ops;
     int layers, heads, channels, context, vocab;
+    int image, colours;
 } presets[] = {
-    {"gpt", &lk_model_gpt, 3, 3, 48, 64, 256},
-    {"gpt-nano", &lk_model_gpt, 3, 3, 48, 64, 256},
-    {"gpt-micro", &lk_model_gpt, 4, 4, 128, 128, 256},
-    {"gpt-mini", &lk_model_gpt, 6, 6, 192, 256, 256},
-    {"gpt-small", &lk_model_gpt, 6, 6, 384, 256, 256},
-    {"gpt2-124m", &lk_model_gpt, 12, 12, 768, 1024, 50257},
-    {"mlp", &lk_model_mlp, 2, 1, 256, 32, 256},
-    {"replay", &lk_model_replay, 0, 0, 0, 1, 256},
+    {"gpt", &lk_model_gpt, 3, 3, 48, 64, 256, 0, 0},
+    {"gpt-nano", &lk_model_gpt, 3, 3, 48, 64, 256, 0, 0},
+    {"gpt-micro", &lk_model_gpt, 4, 4, 128, 128, 256, 0, 0},
+    {"gpt-mini", &lk_model_gpt, 6, 6, 192, 256, 256, 0, 0},
+    {"gpt-small", &lk_model_gpt, 6, 6, 384, 256, 256, 0, 0},
+    {"gpt2-124m", &lk_model_gpt, 12, 12, 768, 1024, 50257, 0, 0},
+    {"gpt2-medium", &lk_model_gpt, 24, 16, 1024, 1024, 50257, 0, 0},
+    {"gpt2-large", &lk_model_gpt, 36, 20, 1280, 1024, 50257, 0, 0},
+    {"gpt2-xl", &lk_model_gpt, 48, 25, 1600, 1024, 50257, 0, 0},
+    {"mlp", &lk_model_mlp, 2, 1, 256, 32, 256, 0, 0},
+    {"resnet-small", &lk_model_resnet, 10, 0, 16, 0, 10, 32, 3},
+    {"resnet18", &lk_model_resnet, 18, 0, 64, 0, 1000, 224, 3},
+    {"resnet50", &lk_model_resnet, 50, 0, 64, 0, 1000, 224, 3},
+    {"vgg16", &lk_model_vgg, 16, 0, 64, 0, 1000, 224, 3},
+    {"replay", &lk_model_replay, 0, 0, 0, 1, 256, 0, 0},
 };
 
 /* Limit for copying a whole model; any machine that holds it needs less. */
@@ -67,6 +73,10 @@ enum lk_status lk_model_create(struct lk_device *d, struct lk_stream *s,
     c.channels = or_preset(c.channels, p->channels);
     c.context = or_preset(c.context, p->context);
     c.vocab = or_preset(c.vocab, p->vocab);
+    if ((c.image || c.colours) && !p->image)
+        return lk_fail(LK_EUSAGE, "model %s: has no images", p->name);
+    c.image = or_preset(c.image, p->image);
+    c.colours = or_preset(c.colours, p->colours);
     return lk_fail_context(p->ops->create(d, s, &c, out), "model %s", p->name);
 }
 
@@ -74,6 +84,35 @@ void lk_model_destroy(struct lk_model *m)
 {
     if (m)
         m->ops->destroy(m);
+}
+
+struct lk_sample_shape lk_sample_text(int tokens)
+{
+    return (struct lk_sample_shape){LK_I32, 1, 1, tokens, tokens};
+}
+
+struct lk_sample_shape lk_sample_image(int channels, int height, int width)
+{
+    return (struct lk_sample_shape){LK_U8, channels, height, width, 1};
+}
+
+size_t lk_sample_inputs(const struct lk_sample_shape *s)
+{
+    return (size_t)s->channels * (size_t)s->height * (size_t)s->width;
+}
+
+bool lk_sample_equal(const struct lk_sample_shape *a, const struct lk_sample_shape *b)
+{
+    return a->dtype == b->dtype && a->channels == b->channels && a->height == b->height &&
+           a->width == b->width && a->targets == b->targets;
+}
+
+void lk_sample_text_of(const struct lk_sample_shape *s, char *buf, size_t size)
+{
+    if (s->dtype == LK_U8)
+        snprintf(buf, size, "image of %d x %d x %d", s->channels, s->height, s->width);
+    else
+        snprintf(buf, size, "text of %d tokens", s->width);
 }
 
 static void *take(struct lk_model_arena *a, size_t rows, size_t columns, size_t elem_bytes)
@@ -122,6 +161,9 @@ enum lk_status lk_model_arena_alloc(struct lk_model *m, struct lk_model_arena *a
     void *base;
 
     LK_PASS(lk_model_arena_check(a));
+    m->activation_bytes = (double)a->bytes;
+    if (m->described)
+        return LK_OK;
     if (a->n_outputs) {
         LK_PASS(lk_alloc(&m->outputs, a->n_outputs, sizeof *m->outputs));
         m->n_outputs = a->n_outputs;
@@ -144,19 +186,18 @@ enum lk_status lk_model_check_size(const char *what, int value, int max)
 enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_batch *batch,
                                     int max_samples)
 {
-    if (batch->samples >= 1 && batch->samples <= max_samples && batch->context >= 1 &&
-        batch->context <= m->context)
-        return LK_OK;
-    return lk_fail(LK_EUSAGE, "batch of %d x %d tokens in a model made for %d x %d", batch->samples,
-                   batch->context, max_samples, m->context);
-}
+    struct lk_sample_shape fits = batch->shape;
+    char is[64], takes[64];
 
-void lk_model_fusions(struct lk_model *m, struct lk_fused *own, const struct lk_fused *list,
-                      size_t n)
-{
-    memcpy(own, list, n * sizeof *own);
-    m->fusions = own;
-    m->n_fusions = n;
+    /* A text may be shorter. */
+    if (fits.dtype == LK_I32 && fits.width >= 1 && fits.width <= m->sample.width)
+        fits = m->sample;
+    if (batch->samples >= 1 && batch->samples <= max_samples && lk_sample_equal(&fits, &m->sample))
+        return LK_OK;
+    lk_sample_text_of(&batch->shape, is, sizeof is);
+    lk_sample_text_of(&m->sample, takes, sizeof takes);
+    return lk_fail(LK_EUSAGE, "batch of %d, each %s, in a model made for %d, each %s",
+                   batch->samples, is, max_samples, takes);
 }
 
 enum lk_status lk_model_loss_forward(struct lk_model *m,
@@ -209,10 +250,8 @@ enum lk_status lk_model_finish(struct lk_model *m, const struct lk_grad_hook *ho
     return lk_model_ready(m, hook, param);
 }
 
-/* Copy weights between a device buffer and host floats, one of `from` and `to`; in pieces through
- * the staging buffer, which serves one copy at a time. */
-static enum lk_status transfer(struct lk_model *m, void *device, enum lk_dtype dtype,
-                               const float *from, float *to, size_t elems)
+enum lk_status lk_model_transfer(struct lk_model *m, void *device, enum lk_dtype dtype,
+                                 const float *from, float *to, size_t elems)
 {
     size_t bytes = lk_dtype_bytes(dtype);
 
@@ -231,26 +270,19 @@ static enum lk_status transfer(struct lk_model *m, void *device, enum lk_dtype d
     return LK_OK;
 }
 
-/* Copy a host array of float32 to a parameter, its exact weights and its rounded values, and wait.
- */
-static enum lk_status upload(struct lk_model *m, size_t param, const float *from)
+enum lk_dtype lk_model_wide_dtype(const struct lk_model *m)
 {
-    const struct lk_param *p = &m->params[param];
-
-    LK_PASS(transfer(m, p->data, lk_device_real_dtype(m->device), from, NULL, p->elems));
-    if (p->master)
-        LK_PASS(transfer(m, p->master, LK_F32, from, NULL, p->elems));
-    return LK_OK;
+    return lk_device_wide_bytes(m->device) == sizeof(double) ? LK_F64 : LK_F32;
 }
 
-/* Copy a parameter's exact weights to a host array of float32, and wait. */
-static enum lk_status download(struct lk_model *m, size_t param, float *to)
+enum lk_status lk_model_upload(struct lk_model *m, size_t param, const float *from)
 {
     const struct lk_param *p = &m->params[param];
 
+    LK_PASS(lk_model_transfer(m, p->data, lk_device_real_dtype(m->device), from, NULL, p->elems));
     if (p->master)
-        return transfer(m, p->master, LK_F32, NULL, to, p->elems);
-    return transfer(m, p->data, lk_device_real_dtype(m->device), NULL, to, p->elems);
+        LK_PASS(lk_model_transfer(m, p->master, LK_F32, from, NULL, p->elems));
+    return LK_OK;
 }
 
 static void fill_normal(float *to, size_t elems, uint64_t seed, const struct lk_model_param *how)
@@ -283,7 +315,7 @@ static enum lk_status start_param(struct lk_model *m, size_t param, uint64_t see
     else
         for (size_t i = 0; i < p->elems; i++)
             host[i] = 1;
-    LK_TRY(upload(m, param, host));
+    LK_TRY(lk_model_upload(m, param, host));
 out:
     free(host);
     return st;
@@ -319,6 +351,8 @@ static enum lk_status alloc_params(struct lk_model *m, const struct lk_model_par
     }
     for (size_t i = 0; i < m->n_params; i++)
         staged = m->params[i].elems > staged ? m->params[i].elems : staged;
+    if (m->described)
+        return LK_OK;
     staged = staged < STAGED_ELEMS ? staged : STAGED_ELEMS;
     return lk_device_alloc_host(m->device, staged * sizeof(double), &m->staging);
 }
@@ -335,6 +369,8 @@ enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
     m->stream = s;
     m->seeded = NAN;
     m->max_samples = config->max_samples;
+    m->described = config->described;
+    m->positions = m->sample.width;
     LK_PASS(lk_alloc(&m->params, n, sizeof *m->params));
     m->n_params = n;
     for (size_t i = 0; i < n; i++) {
@@ -344,9 +380,45 @@ enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
         m->params[i].decay = params[i].decay;
     }
     LK_PASS(alloc_params(m, params));
-    for (size_t i = 0; i < n && !config->blank; i++)
+    for (size_t i = 0; i < n && !config->blank && !config->described; i++)
         LK_PASS(start_param(m, i, config->seed, &params[i]));
     return LK_OK;
+}
+
+enum lk_status lk_model_init_buffers(struct lk_model *m, const struct lk_model_config *config,
+                                     const struct lk_model_buffer *list, size_t n)
+{
+    size_t wide = lk_device_wide_bytes(m->device), at = 0;
+    enum lk_status st = LK_OK;
+    float *values = NULL;
+    void *data = NULL;
+
+    if (n == 0)
+        return LK_OK;
+    LK_TRY(lk_alloc(&m->buffers, n, sizeof *m->buffers));
+    memcpy(m->buffers, list, n * sizeof *list);
+    for (size_t i = 0; i < n; i++)
+        m->buffer_elems += list[i].elems;
+    m->n_buffers = n;
+    if (m->described)
+        return LK_OK;
+    LK_TRY(lk_device_alloc(m->device, m->buffer_elems * wide, &data));
+    for (size_t i = 0; i < n; i++) {
+        m->buffers[i].data = (char *)data + at * wide;
+        at += list[i].elems;
+    }
+    if (config->blank)
+        return LK_OK;
+    LK_TRY(lk_alloc(&values, m->buffer_elems, sizeof *values));
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < list[i].elems; k++)
+            values[k] = (float)list[i].start;
+        LK_TRY(lk_model_transfer(m, m->buffers[i].data, lk_model_wide_dtype(m), values, NULL,
+                                 list[i].elems));
+    }
+out:
+    free(values);
+    return st;
 }
 
 void lk_model_fini(struct lk_model *m)
@@ -355,164 +427,12 @@ void lk_model_fini(struct lk_model *m)
         free((char *)m->params[i].name);
     free(m->params);
     free(m->outputs);
+    if (m->device && m->n_buffers)
+        lk_device_free(m->device, m->buffers[0].data);
+    free(m->buffers);
     if (!m->device)
         return;
     lk_device_free(m->device, m->weights);
     lk_device_free(m->device, m->masters);
     lk_device_free_host(m->device, m->staging);
-}
-
-/*
- * ---- Files of weights: one line of JSON, then float32 little endian ----
- *
- *     {"schema": "lockstep.weights", "version": 1,
- *      "parameters": [{"name": "wte.weight", "elems": 12288}, ...]}
- */
-
-#define SCHEMA "lockstep.weights"
-enum { VERSION = 1 };
-
-static enum lk_status write_header(struct lk_writer *w, const struct lk_model *m)
-{
-    struct lk_json_out *o;
-
-    LK_PASS(lk_json_out_begin(w, &o));
-    lk_json_out_compact(o);
-    lk_json_out_object(o, NULL);
-    lk_json_out_text(o, "schema", SCHEMA);
-    lk_json_out_int(o, "version", VERSION);
-    lk_json_out_array(o, "parameters");
-    for (size_t i = 0; i < m->n_params; i++) {
-        lk_json_out_object(o, NULL);
-        lk_json_out_text(o, "name", m->params[i].name);
-        lk_json_out_int(o, "elems", (int64_t)m->params[i].elems);
-        lk_json_out_close(o);
-    }
-    lk_json_out_close(o);
-    lk_json_out_close(o);
-    return lk_json_out_end(o);
-}
-
-/* Convert float32 between this machine's byte order and little endian, in place. */
-static void to_little_endian(float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        unsigned char *to = (unsigned char *)&x[i];
-
-        memcpy(&bits, &x[i], sizeof bits);
-        for (int b = 0; b < 4; b++)
-            to[b] = (unsigned char)(bits >> 8 * b);
-    }
-}
-
-static void from_little_endian(float *to, const unsigned char *from, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits = 0;
-
-        for (int b = 0; b < 4; b++)
-            bits |= (uint32_t)from[4 * i + (size_t)b] << 8 * b;
-        memcpy(&to[i], &bits, sizeof bits);
-    }
-}
-
-/* Allocate a buffer for the largest parameter. */
-static enum lk_status alloc_largest(const struct lk_model *m, float **out)
-{
-    size_t largest = 0;
-
-    for (size_t i = 0; i < m->n_params; i++)
-        largest = m->params[i].elems > largest ? m->params[i].elems : largest;
-    return lk_alloc(out, largest, sizeof **out);
-}
-
-enum lk_status lk_model_export(struct lk_model *m, const char *path)
-{
-    struct lk_writer *w = NULL;
-    enum lk_status st = LK_OK;
-    float *values = NULL;
-
-    LK_TRY(alloc_largest(m, &values));
-    LK_TRY(lk_writer_open(path, false, &w));
-    LK_TRY(write_header(w, m));
-    for (size_t i = 0; i < m->n_params; i++) {
-        LK_TRY(download(m, i, values));
-        to_little_endian(values, m->params[i].elems);
-        LK_TRY(lk_writer_put(w, values, m->params[i].elems * sizeof *values));
-    }
-    st = lk_writer_commit(w);
-    w = NULL;
-out:
-    lk_writer_abandon(w);
-    free(values);
-    return st;
-}
-
-static enum lk_status check_row(struct lk_json *row, const struct lk_param *p)
-{
-    enum lk_status st = LK_OK;
-    const char *name;
-    int64_t elems;
-
-    LK_TRY(lk_json_text(row, "name", &name));
-    LK_TRY(lk_json_int(row, "elems", 0, INT64_MAX, &elems));
-    LK_TRY(lk_json_end(row));
-    if (strcmp(name, p->name) != 0 || (uint64_t)elems != p->elems)
-        st = lk_json_error(row, "'%s' with %lld elements where the model has '%s' with %zu", name,
-                           (long long)elems, p->name, p->elems);
-out:
-    return st;
-}
-
-/* Check that the file's parameters are the model's: names, sizes and order. */
-static enum lk_status check_header(struct lk_json *root, const struct lk_model *m)
-{
-    struct lk_json *list;
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_json_schema(root, SCHEMA, VERSION));
-    LK_TRY(lk_json_array(root, "parameters", &list));
-    LK_TRY(lk_json_end(root));
-    if (lk_json_count(list) != m->n_params)
-        return lk_json_error(list, "%zu parameters, the model has %zu", lk_json_count(list),
-                             m->n_params);
-    for (size_t i = 0; i < m->n_params && st == LK_OK; i++)
-        st = check_row(lk_json_item(list, i), &m->params[i]);
-out:
-    return st;
-}
-
-enum lk_status lk_model_import(struct lk_model *m, const char *path)
-{
-    struct lk_json_doc *doc = NULL;
-    enum lk_status st = LK_OK;
-    float *values = NULL;
-    char *text = NULL;
-    const char *data;
-    size_t size, header, elems = 0;
-
-    LK_TRY(lk_file_read_max(path, SIZE_MAX, &text, &size));
-    data = memchr(text, '\n', size);
-    if (!data)
-        LK_TRY(lk_fail(LK_EPARSE, "%s: no line of JSON at the start", path));
-    header = (size_t)(++data - text);
-    LK_TRY(lk_json_parse(path, text, header, &doc));
-    LK_TRY(check_header(lk_json_root(doc), m));
-    for (size_t i = 0; i < m->n_params; i++)
-        elems += m->params[i].elems;
-    if (size - header != elems * sizeof *values)
-        LK_TRY(lk_fail(LK_EPARSE, "%s: %zu bytes of weights, expected %zu", path, size - header,
-                       elems * sizeof *values));
-    LK_TRY(alloc_largest(m, &values));
-    for (size_t i = 0; i < m->n_params; i++) {
-        from_little_endian(values, (const unsigned char *)data, m->params[i].elems);
-        data += m->params[i].elems * sizeof *values;
-        LK_TRY(upload(m, i, values));
-    }
-out:
-    free(values);
-    lk_json_free(doc);
-    free(text);
-    return st;
 }

@@ -5,7 +5,6 @@
 
 #include "base/status.h"
 #include "runtime/device/device.h"
-#include "runtime/model/fuse.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,6 +24,15 @@ struct lk_param {
     bool decay;      /* weight decay applies (matrices, not biases and norms) */
 };
 
+/* What forward updates beside its outputs, and nothing trains: the running statistics of a batch
+ * norm. Ranks take rank 0's (runtime/train/trainer.h). */
+struct lk_model_buffer {
+    char name[64]; /* e.g. "bn1.running_mean" */
+    size_t elems;
+    double start; /* value of all elements at first */
+    lk_wide *data;
+};
+
 /* An op of forward writes this, and backward leaves it there: it is the last micro-batch's. */
 struct lk_model_output {
     const char *name;
@@ -33,23 +41,46 @@ struct lk_model_output {
     size_t elems;
 };
 
-/* Tokens of one micro-batch, in device memory: inputs and targets are (samples, context) int32. */
+/* What a sample is: inputs of a type, in planes of rows, and its targets, which are int32. A text
+ * is one row of tokens with as many targets, an image has a target. */
+struct lk_sample_shape {
+    enum lk_dtype dtype; /* LK_I32: tokens; LK_U8: pixels */
+    int channels, height, width;
+    int targets;
+};
+/* Return the shape of a text of so many tokens, and of an image. */
+struct lk_sample_shape lk_sample_text(int tokens);
+struct lk_sample_shape lk_sample_image(int channels, int height, int width);
+/* Return the number of inputs of a sample. */
+size_t lk_sample_inputs(const struct lk_sample_shape *s);
+bool lk_sample_equal(const struct lk_sample_shape *a, const struct lk_sample_shape *b);
+/* Write "text of 64 tokens" or "image of 3 x 32 x 32" into buf. */
+void lk_sample_text_of(const struct lk_sample_shape *s, char *buf, size_t size);
+
+/* One micro-batch, in device memory: (samples, inputs) of the shape, and (samples, targets). */
 struct lk_batch {
-    int samples, context;
-    const int32_t *inputs, *targets;
+    int samples;
+    struct lk_sample_shape shape;
+    const void *inputs;
+    const int32_t *targets;
 };
 
 struct lk_model_config {
     /*
      * "mlp", "replay", or a GPT-2: "gpt" (as gpt-nano), "gpt-nano", "gpt-micro", "gpt-mini",
-     * "gpt-small", "gpt2-124m". For mlp, layers counts the hidden layers, channels is their width.
+     * "gpt-small", "gpt2-124m", "gpt2-medium", "gpt2-large", "gpt2-xl"; or a network of images:
+     * "resnet-small", "resnet18", "resnet50", "vgg16". For mlp, layers counts the hidden layers,
+     * channels is their width. For images, channels is the width of the first layers, vocab counts
+     * the classes.
      */
     const char *name;
     int layers, heads, channels, context, vocab; /* 0: the preset's */
-    int max_samples; /* largest micro-batch: activations are allocated once */
-    uint64_t seed;   /* seed of the initial weights, which are the same on all ranks and devices */
+    int image, colours;   /* height and width, and planes, of an image; 0: the preset's */
+    bool sync_batch_norm; /* batch norms take the statistics of all ranks (join) */
+    int max_samples;      /* largest micro-batch: activations are allocated once */
+    uint64_t seed; /* seed of the initial weights, which are the same on all ranks and devices */
     bool blank; /* keep weights zero: the model is only described, or weights are loaded into it */
-    bool described;  /* nothing will run on it */
+    bool described;  /* nothing will run on it: it has no memory */
     const char *job; /* replay: path of a job.json */
 };
 
@@ -67,6 +98,7 @@ struct lk_grad_hook {
 };
 
 struct lk_comm;
+struct lk_fused; /* runtime/model/fuse.h */
 struct lk_model;
 struct lk_model_ops {
     const char *name;
@@ -89,9 +121,8 @@ struct lk_model_ops {
     /* (optional) Enqueue the model's own update instead of the optimizer's: for replayed jobs. */
     enum lk_status (*update)(struct lk_model *m);
     /*
-     * (optional) For a model with collectives of its own (a replayed SyncBatchNorm), which run over
-     * comm on the net stream, among the reducer's. Both are borrowed. Called before the first
-     * forward.
+     * (optional) For a model with collectives of its own (SyncBatchNorm), which run over comm on
+     * the net stream, among the reducer's. Both are borrowed. Called before the first forward.
      */
     enum lk_status (*join)(struct lk_model *m, struct lk_comm *comm, struct lk_stream *net);
 };
@@ -109,18 +140,25 @@ struct lk_model { /* first member of a model's own struct */
     lk_real *weights; /* allocation of all params[].data; NULL without. Gaps in it are zero */
     lk_wide *masters; /* allocation of all params[].master; NULL without. Gaps likewise */
     size_t weights_bytes, masters_bytes;
+    struct lk_model_buffer *buffers; /* dense, in one allocation that begins at buffers[0].data */
+    size_t n_buffers, buffer_elems;  /* buffer_elems: of all of them */
+    bool described;                  /* it has no memory */
+    double activation_bytes;         /* of all else: outputs kept for backward, and scratch */
     struct lk_model_output *outputs; /* what forward writes, in its order */
     size_t n_outputs;
-    void *staging; /* host buffer for copies of weights */
-    int context, vocab, max_samples;
-    lk_wide *loss;           /* device memory, one element */
-    double flops_per_sample; /* forward and backward; NaN: unknown */
+    void *staging;                 /* host buffer for copies of weights */
+    struct lk_sample_shape sample; /* what it takes; the width of a text is the longest */
+    int vocab, max_samples;        /* targets lie below vocab */
+    int positions;                 /* of a sample, that is terms that it adds to a gradient */
+    lk_wide *loss;                 /* device memory, one element */
+    double flops_per_sample;       /* forward and backward; NaN: unknown */
     /* A replayed job: seconds that a step waits for each batch, and after its optimizer; DDP's
      * search for unused parameters. Else 0. */
     double input_s, gap_s;
     bool find_unused_parameters;
-    bool has_kinks;       /* its gradient is discontinuous, where a relu turns on or off */
-    char sample_unit[48]; /* "sequence of 64 tokens" */
+    bool synchronises; /* a rank's loss depends on other ranks' samples (SyncBatchNorm) */
+    size_t kinks; /* relus and maxima of a sample: where one turns, the gradient is discontinuous */
+    char sample_unit[48];              /* "sequence of 64 tokens" */
     char attention[LK_ATTENTION_TEXT]; /* as lk_device_attention says; "": nothing to say */
     char config_text[160];             /* "layers 3, heads 3, channels 48, context 64, vocab 256" */
 };
@@ -137,8 +175,9 @@ void lk_model_destroy(struct lk_model *m); /* NULL is legal */
 enum lk_status lk_model_not_finite(struct lk_model *m, char *buf, size_t size);
 
 /*
- * Write and read parameters as a file: one line of JSON (names and element counts, in order), then
- * float32, little endian, on every device. For comparison with other frameworks and for
+ * Write and read parameters, and then buffers, as a file: one line of JSON (names and element
+ * counts, in order), then float32, little endian, on every device (model_file.c). A described model
+ * only checks what it imports. For comparison with other frameworks and for
  * checkpoints. pre: the stream is idle.
  */
 enum lk_status lk_model_export(struct lk_model *m, const char *path);

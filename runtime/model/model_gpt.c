@@ -15,6 +15,7 @@
 #include "base/array.h"
 #include "base/words.h"
 #include "kernels/ops.h"
+#include "runtime/model/fuse.h"
 #include "runtime/model/model_impl.h"
 
 #include <limits.h>
@@ -39,7 +40,6 @@
     X(FC_PROJ_BIAS, "mlp.c_proj.bias", 0, 1, LK_START_ZERO, false)
 
 enum block_param { BLOCK_PARAM_LIST(LK_WORD_VALUE) BLOCK_PARAMS };
-
 enum { NAME_SIZE = 48 };
 
 enum { WTE, WPE, FIRST_BLOCK }; /* the blocks follow, then the last norm's weight and bias */
@@ -62,7 +62,6 @@ enum { FUSION_LIST(LK_WORD_VALUE) FUSIONS };
 #define ROW(fusion, whose, name, measured) {name, whose, measured, false},
 static const struct lk_fused fusions[] = {FUSION_LIST(ROW)};
 #undef ROW
-
 /* Outputs kept for the backward pass; R = max_samples * context rows, C channels. */
 struct norm {
     lk_real *out;         /* (R, C) */
@@ -123,7 +122,7 @@ static size_t logits_stride(size_t vocab)
 
 static void lay_out(struct gpt *g, struct lk_model_arena *a)
 {
-    size_t context = (size_t)g->base.context, c = g->channels;
+    size_t context = (size_t)g->base.sample.width, c = g->channels;
     size_t rows = g->max_samples * context;
 
     g->base.loss = lk_model_take_wide(a, 1, 1);
@@ -235,7 +234,7 @@ out:
  */
 static double flops_per_sample(const struct gpt *g)
 {
-    double context = g->base.context, weights = 0;
+    double context = g->base.sample.width, weights = 0;
 
     for (size_t i = 0; i < g->base.n_params; i++)
         if (i != WPE)
@@ -267,7 +266,7 @@ static enum lk_status gpt_create(struct lk_device *d, struct lk_stream *s,
     g->heads = (size_t)config->heads;
     g->channels = (size_t)config->channels;
     g->max_samples = (size_t)config->max_samples;
-    g->base.context = config->context;
+    g->base.sample = lk_sample_text(config->context);
     g->base.vocab = config->vocab;
     g->stride = logits_stride((size_t)config->vocab);
     lk_model_fusions(&g->base, g->fusions, fusions, FUSIONS);
@@ -340,7 +339,7 @@ static enum lk_status block_forward(struct gpt *g, size_t l, const lk_real *in,
                                     const struct lk_batch *batch)
 {
     struct block *b = &g->blocks[l];
-    size_t samples = (size_t)batch->samples, context = (size_t)batch->context;
+    size_t samples = (size_t)batch->samples, context = (size_t)batch->shape.width;
     size_t rows = samples * context, c = g->channels;
 
     LK_PASS(norm_forward(g, &b->ln_1, block_param(l, LN_1_WEIGHT), in, rows));
@@ -365,7 +364,7 @@ static struct lk_cross_entropy_forward_args loss_args(const struct gpt *g,
                                                   .logits = g->logits,
                                                   .targets = batch->targets,
                                                   .rows = (size_t)batch->samples *
-                                                          (size_t)batch->context,
+                                                          (size_t)batch->shape.width,
                                                   .vocab = (size_t)g->base.vocab,
                                                   .target_stride = 1,
                                                   .stride = g->stride};
@@ -379,10 +378,10 @@ static enum lk_status gpt_forward(struct lk_model *m, const struct lk_batch *bat
     struct lk_cross_entropy_forward_args loss = loss_args(g, batch);
 
     LK_PASS(lk_model_check_batch(m, batch, (int)g->max_samples));
-    rows = (size_t)batch->samples * (size_t)batch->context;
+    rows = (size_t)batch->samples * (size_t)batch->shape.width;
     LK_PASS(LK_LAUNCH(m->stream, encoder_forward, .out = g->embedded, .tokens = batch->inputs,
                       .wte = m->params[WTE].data, .wpe = m->params[WPE].data,
-                      .samples = (size_t)batch->samples, .context = (size_t)batch->context,
+                      .samples = (size_t)batch->samples, .context = (size_t)batch->shape.width,
                       .channels = g->channels, .vocab = vocab));
     for (size_t l = 0; l < g->layers; l++) {
         LK_PASS(block_forward(g, l, x, batch));
@@ -506,7 +505,7 @@ static enum lk_status block_backward(const struct pass *p, size_t l, const lk_re
     LK_PASS(LK_LAUNCH(g->base.stream, attention_backward, .dqkv = g->dwide, .scratch = g->scratch,
                       .dout = g->dnarrow, .qkv = b->qkv, .out = b->attention, .probs = b->probs,
                       .log_sum = b->log_sum, .samples = (size_t)p->batch->samples,
-                      .context = (size_t)p->batch->context, .channels = c, .heads = g->heads));
+                      .context = (size_t)p->batch->shape.width, .channels = c, .heads = g->heads));
     LK_PASS(linear_backward(p, g->dnarrow, g->dwide, b->ln_1.out, block_param(l, ATTN_WEIGHT), c,
                             3 * c));
     return norm_backward(p, &b->ln_1, block_param(l, LN_1_WEIGHT), g->dnarrow, in, false);
@@ -536,11 +535,11 @@ static enum lk_status embedding_backward(const struct pass *p)
 {
     struct gpt *g = p->g;
     struct lk_model *m = &g->base;
-    size_t samples = (size_t)p->batch->samples, context = (size_t)p->batch->context;
+    size_t samples = (size_t)p->batch->samples, context = (size_t)p->batch->shape.width;
 
     LK_PASS(LK_LAUNCH(m->stream, encoder_backward_position, .dwpe = m->params[WPE].grad,
                       .dout = g->dstream, .samples = samples, .context = context,
-                      .channels = g->channels, .wpe_rows = (size_t)m->context,
+                      .channels = g->channels, .wpe_rows = (size_t)m->sample.width,
                       .accumulate = p->accumulate));
     LK_PASS(lk_model_finish(m, p->hook, WPE));
     LK_PASS(LK_LAUNCH(m->stream, encoder_backward_token, .dwte = m->params[WTE].grad,
@@ -557,7 +556,7 @@ static enum lk_status gpt_backward(struct lk_model *m, const struct lk_batch *ba
     struct pass p = {.g = g,
                      .batch = batch,
                      .hook = hook,
-                     .rows = (size_t)batch->samples * (size_t)batch->context,
+                     .rows = (size_t)batch->samples * (size_t)batch->shape.width,
                      .accumulate = accumulate};
 
     LK_PASS(lk_model_check_batch(m, batch, (int)g->max_samples));
@@ -572,7 +571,7 @@ static enum lk_status gpt_probe(struct lk_model *m, size_t fusion)
     struct gpt *g = (struct gpt *)m;
     const struct block *b = g->blocks;
     size_t c = g->channels;
-    struct pass p = {.g = g, .rows = g->max_samples * (size_t)m->context};
+    struct pass p = {.g = g, .rows = g->max_samples * (size_t)m->sample.width};
 
     switch (fusion) {
     case FUSED_ATTN_BIAS:

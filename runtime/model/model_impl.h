@@ -7,6 +7,8 @@
 extern const struct lk_model_ops lk_model_gpt;
 extern const struct lk_model_ops lk_model_mlp;
 extern const struct lk_model_ops lk_model_replay;
+extern const struct lk_model_ops lk_model_resnet;
+extern const struct lk_model_ops lk_model_vgg;
 
 /* Buffers cut from one allocation. A model lays out its buffers in one function, which runs twice:
  * with base NULL it only counts bytes, with memory it returns pointers. */
@@ -28,7 +30,7 @@ lk_real *lk_model_take(struct lk_model_arena *a, const char *output, size_t rows
 lk_wide *lk_model_take_wide(struct lk_model_arena *a, size_t rows, size_t columns);
 /* Check the count: LK_EUSAGE when it does not fit an address space. */
 enum lk_status lk_model_arena_check(const struct lk_model_arena *a);
-/* Allocate the counted bytes, set base and start over. */
+/* Allocate the counted bytes, set base and start over. A described model gets no memory. */
 enum lk_status lk_model_arena_alloc(struct lk_model *m, struct lk_model_arena *a);
 
 /* A parameter's initial values. */
@@ -51,8 +53,20 @@ enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
                              struct lk_device *d, struct lk_stream *s,
                              const struct lk_model_config *config,
                              const struct lk_model_param *params, size_t n);
-/* Free what lk_model_init allocated; safe on a zeroed model. */
+/* Make n buffers of these names, sizes and starts; `list` is copied. */
+enum lk_status lk_model_init_buffers(struct lk_model *m, const struct lk_model_config *config,
+                                     const struct lk_model_buffer *list, size_t n);
+/* Free what these two allocated; safe on a zeroed model. */
 void lk_model_fini(struct lk_model *m);
+
+/* Return the type of lk_wide on the model's device. */
+enum lk_dtype lk_model_wide_dtype(const struct lk_model *m);
+/* Copy between device memory and host floats, one of `from` and `to`, and wait; in pieces through
+ * the staging buffer, which serves one copy at a time. */
+enum lk_status lk_model_transfer(struct lk_model *m, void *device, enum lk_dtype dtype,
+                                 const float *from, float *to, size_t elems);
+/* Copy float32 to a parameter, its exact weights and its rounded values, and wait. */
+enum lk_status lk_model_upload(struct lk_model *m, size_t param, const float *from);
 
 /* Check a size: LK_EUSAGE unless 1 <= value <= max. */
 enum lk_status lk_model_check_size(const char *what, int value, int max);

@@ -8,6 +8,7 @@
  */
 #include "base/array.h"
 #include "kernels/ops.h"
+#include "runtime/model/fuse.h"
 #include "runtime/model/model_impl.h"
 
 #include <limits.h>
@@ -42,7 +43,7 @@ struct mlp {
 /* Return the sizes of linear layer i of layers + 1. */
 static size_t inputs_of(const struct mlp *p, size_t i)
 {
-    return i == 0 ? (size_t)p->base.context : p->channels;
+    return i == 0 ? (size_t)p->base.sample.width : p->channels;
 }
 
 static size_t outputs_of(const struct mlp *p, size_t i)
@@ -58,7 +59,7 @@ static const lk_real *input_of(const struct mlp *p, size_t i)
 static void lay_out(struct mlp *p, struct lk_model_arena *a)
 {
     p->base.loss = lk_model_take_wide(a, 1, 1);
-    p->bytes = lk_model_take(a, "the input", p->max_samples, (size_t)p->base.context);
+    p->bytes = lk_model_take(a, "the input", p->max_samples, (size_t)p->base.sample.width);
     for (size_t i = 0; i < p->layers; i++) {
         a->layer = (int)i + 1;
         p->hidden[i] = lk_model_take(a, "relu", p->max_samples, p->channels);
@@ -137,9 +138,9 @@ static enum lk_status mlp_create(struct lk_device *d, struct lk_stream *s,
     p->layers = (size_t)config->layers;
     p->channels = (size_t)config->channels;
     p->max_samples = (size_t)config->max_samples;
-    p->base.context = config->context;
+    p->base.sample = lk_sample_text(config->context);
     p->base.vocab = config->vocab;
-    p->base.has_kinks = true;
+    p->base.kinks = p->layers * p->channels;
     lk_model_fusions(&p->base, p->fusions, fusions, p->layers > 1 ? FUSIONS : FUSED_MIDDLE);
     LK_TRY(lk_alloc(&p->hidden, p->layers, sizeof *p->hidden));
     lay_out(p, &a);
@@ -168,16 +169,16 @@ out:
 /* Check the batch: a context shorter than the model's does not fit the first layer. */
 static enum lk_status check_batch(const struct mlp *p, const struct lk_batch *batch)
 {
-    if (batch->context != p->base.context)
-        return lk_fail(LK_EUSAGE, "windows of %d bytes in a model made for %d", batch->context,
-                       p->base.context);
+    if (batch->shape.width != p->base.sample.width)
+        return lk_fail(LK_EUSAGE, "windows of %d bytes in a model made for %d", batch->shape.width,
+                       p->base.sample.width);
     return lk_model_check_batch(&p->base, batch, (int)p->max_samples);
 }
 
 static struct lk_cross_entropy_forward_args loss_args(const struct mlp *p,
                                                       const struct lk_batch *batch)
 {
-    size_t context = (size_t)p->base.context;
+    size_t context = (size_t)p->base.sample.width;
 
     return (struct lk_cross_entropy_forward_args){.loss = p->base.loss,
                                                   .log_sum = p->log_sum,
@@ -192,7 +193,7 @@ static enum lk_status mlp_forward(struct lk_model *m, const struct lk_batch *bat
 {
     struct mlp *p = (struct mlp *)m;
     struct lk_cross_entropy_forward_args loss = loss_args(p, batch);
-    size_t rows, context = (size_t)m->context;
+    size_t rows, context = (size_t)m->sample.width;
 
     LK_PASS(check_batch(p, batch));
     rows = (size_t)batch->samples;

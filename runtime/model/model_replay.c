@@ -88,21 +88,14 @@ static enum lk_status wait_s(struct lk_model *m, double seconds)
 static enum lk_status exchange(struct replay *r, size_t layer, bool backward)
 {
     size_t channels = (size_t)r->job.sync_bn[layer].channels;
-    struct lk_event *there;
-    struct lk_coll_call call = {.coll = backward ? LK_ALL_REDUCE : LK_ALL_GATHER,
-                                .dtype = LK_F32,
-                                .buf = r->statistics,
-                                .count = 2 * channels + !backward,
-                                .index = -1};
+    const struct lk_coll_call call = {.coll = backward ? LK_ALL_REDUCE : LK_ALL_GATHER,
+                                      .dtype = LK_F32,
+                                      .buf = r->statistics,
+                                      .count = 2 * channels + !backward,
+                                      .index = -1,
+                                      .ready = r->there ? r->there[2 * layer + backward] : NULL};
 
-    if (!r->comm)
-        return LK_OK;
-    call.ready = there = r->there[2 * layer + backward];
-    LK_PASS(lk_event_record(there, r->model.stream));
-    LK_PASS(lk_stream_wait(r->net, there));
-    LK_PASS(lk_comm_enqueue(r->comm, r->net, &call));
-    LK_PASS(lk_event_record(r->back, r->net));
-    return lk_stream_wait(r->model.stream, r->back);
+    return r->comm ? lk_comm_between(r->comm, r->model.stream, r->net, r->back, &call) : LK_OK;
 }
 
 static enum lk_status forward(struct lk_model *m, const struct lk_batch *batch, double seed)
@@ -265,7 +258,7 @@ static enum lk_status create(struct lk_device *d, struct lk_stream *s,
     r->model.device = d;
     r->model.stream = s;
     /* Tokens are not used: one per sample keeps the loader's share of the step small. */
-    r->model.context = 1;
+    r->model.sample = lk_sample_text(1);
     r->model.vocab = TOKENS;
     LK_TRY(lk_job_read(config->job, &r->job));
     LK_TRY(make_params(r));

@@ -28,39 +28,64 @@ size_t lk_sampler_count(const struct lk_sampler *s);
 /* Return the dataset index of this rank's i-th sample. pre: i < count. */
 size_t lk_sampler_index(const struct lk_sampler *s, size_t i);
 
-/* A dataset: each sample is `context` input tokens and as many targets (the next tokens). */
+/* A dataset: samples of one shape. The targets of a text are the next tokens, that of an image its
+ * class. */
 struct lk_dataset;
 /*
- * Create synthetic tokens in [0, vocab), a function of seed and sample number alone, the same on
- * every rank. Three tokens in four follow from the one before (5 t + 1 mod vocab), the rest is
- * uniform: a model has something to learn.
+ * Create synthetic samples, a function of seed and sample number alone, the same on every rank. A
+ * model has something to learn: three tokens in four follow from the one before (5 t + 1 mod
+ * classes), the rest is uniform; pixels are noise about levels that depend on the class, plane and
+ * 4 x 4 patches of the image.
  */
-enum lk_status lk_dataset_synthetic(size_t samples, int context, int vocab, uint64_t seed,
-                                    struct lk_dataset **out);
-/* Open a file, memory-mapped, with bytes as tokens; sample i starts at byte i * context. LK_EUSAGE
- * when it is no regular file or has fewer than context + 1 bytes. */
-enum lk_status lk_dataset_file(const char *path, int context, struct lk_dataset **out);
+enum lk_status lk_dataset_synthetic(size_t samples, const struct lk_sample_shape *shape,
+                                    int classes, uint64_t seed, struct lk_dataset **out);
+
+/* X(format, name): files of data. AUTO: bytes for texts; for images MNIST's if the file begins as
+ * an idx file does, else CIFAR-10's. */
+#define LK_DATA_FORMAT_LIST(X)                                                                     \
+    X(LK_DATA_AUTO, "auto")                                                                        \
+    X(LK_DATA_BYTES, "bytes")                                                                      \
+    X(LK_DATA_UINT16, "uint16")                                                                    \
+    X(LK_DATA_UINT32, "uint32")                                                                    \
+    X(LK_DATA_CIFAR10, "cifar10")                                                                  \
+    X(LK_DATA_MNIST, "mnist")
+enum lk_data_format { LK_DATA_FORMAT_LIST(LK_WORD_VALUE) };
+/* Their names, and NULL. */
+extern const char *const lk_data_formats[];
+
+/*
+ * Open a file, memory-mapped (runtime/train/dataset_file.c has the formats); sample i of a text
+ * starts at token i * width. LK_EUSAGE when it is no regular file, is too short for one sample, or
+ * has other samples than `shape` or more classes than `classes`; LK_EPARSE when it is not of the
+ * format.
+ */
+enum lk_status lk_dataset_file(const char *path, enum lk_data_format format,
+                               const struct lk_sample_shape *shape, int classes,
+                               struct lk_dataset **out);
 void lk_dataset_destroy(struct lk_dataset *d); /* NULL is legal */
 size_t lk_dataset_samples(const struct lk_dataset *d);
+const struct lk_sample_shape *lk_dataset_shape(const struct lk_dataset *d);
 /*
- * Copy sample i: context inputs and context targets. pre: i < samples. Any thread. LK_EIO when the
- * file became shorter since it was opened. (If it shrinks between that check and the copy, or the
- * medium fails, the kernel raises SIGBUS; the launcher then reports the rank's signal.)
+ * Copy sample i: inputs and targets. pre: i < samples. Any thread. LK_EPARSE for a token or a label
+ * that is none of the classes. LK_EIO when the file became shorter since it was opened. (If it
+ * shrinks between that check and the copy, or the medium fails, the kernel raises SIGBUS; the
+ * launcher then reports the rank's signal.)
  */
-enum lk_status lk_dataset_read(const struct lk_dataset *d, size_t i, int32_t *inputs,
+enum lk_status lk_dataset_read(const struct lk_dataset *d, size_t i, void *inputs,
                                int32_t *targets);
 
 /*
- * A loader: a thread that prepares `depth` batches ahead (depth 0: on the caller), walking epochs.
+ * A loader: threads that prepare `depth` batches ahead (depth 0: on the caller), walking epochs.
  * Batch n of an epoch holds the rank's samples n * local_batch ... in sampler order; an incomplete
- * last batch of an epoch is dropped.
+ * last batch of an epoch is dropped. Each thread takes the next batch that nobody prepares yet, and
+ * batches are handed out in order: they are the same, bit for bit, for any number of threads.
  *
- * The thread's track has an INPUT span for every batch it prepared (step and micro-batch counted
+ * A thread's track has an INPUT span for every batch it prepared (step and micro-batch counted
  * from the first batch); the trainer's INPUT span on the host track is the time a step waited.
  *
  * On a device that does not use host memory a batch passes through three buffers:
  *
- *   page-locked memory   the thread writes it
+ *   page-locked memory   a thread writes it
  *   a slot on the GPU    the thread enqueues the copy on the loader's own stream (track COPY, an
  *                        INPUT range "copy batch") as soon as the batch is written, so it is there
  *                        ahead of its step. The slot is reused after the step has copied it
@@ -77,7 +102,8 @@ struct lk_loader_config {
     struct lk_dataset *dataset;       /* borrowed */
     struct lk_sampler_config sampler; /* samples: 0 takes the dataset's */
     struct lk_stream *compute;        /* reads the batches; borrowed. NULL if ops use host memory */
-    int local_batch, context, depth;
+    int local_batch, depth;
+    int workers;                  /* threads; 0: one. More than depth are of no use */
     int accumulation;             /* batches per step, all valid at a time; >= 1 */
     uint64_t first;               /* batch that comes first; 0: the run's first */
     uint64_t first_step;          /* step that gets it */
@@ -85,11 +111,11 @@ struct lk_loader_config {
     double delay_s; /* a batch takes at least this long to prepare, for known-truth runs */
 };
 struct lk_loader;
-/* Create a loader and start its thread. LK_EUSAGE when an epoch of this rank has fewer samples than
- * one local batch. */
+/* Create a loader and start its threads. LK_EUSAGE when an epoch of this rank has fewer samples
+ * than one local batch. */
 enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_config *config,
                                 struct lk_loader **out);
-void lk_loader_destroy(struct lk_loader *l); /* stops the thread; NULL is legal */
+void lk_loader_destroy(struct lk_loader *l); /* stops the threads; NULL is legal */
 /*
  * Return the next batch. It stays valid until `accumulation` more calls were made; on the GPU for
  * work enqueued on the compute stream until then. LK_ETIMEOUT past the deadline. Call from the

@@ -1,132 +1,93 @@
-/* Datasets: synthetic tokens, and the bytes of a file; and the sampler, which is PyTorch's
- * DistributedSampler (torch/utils/data/distributed.py). */
-#include "runtime/train/data.h"
+/* Synthetic data sets, of texts and of images, and what all data sets share. */
+#include "runtime/train/dataset_impl.h"
 
 #include "base/array.h"
 #include "base/rng.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-struct lk_dataset {
-    enum lk_status (*read)(const struct lk_dataset *d, size_t i, int32_t *inputs, int32_t *targets);
-    size_t samples;
-    size_t context;
-    /* synthetic */
-    uint32_t vocab;
-    uint64_t seed;
-    /* file */
-    char *path;
-    int fd;
-    const uint8_t *bytes;
-    size_t size;
-};
-
-static enum lk_status read_synthetic(const struct lk_dataset *d, size_t i, int32_t *inputs,
-                                     int32_t *targets)
+static enum lk_status read_text(const struct lk_dataset *d, size_t i, void *inputs,
+                                int32_t *targets)
 {
     struct lk_rng g = lk_rng_init(d->seed, lk_rng_stream("tokens", i));
-    uint64_t token = lk_rng_below(&g, d->vocab);
+    uint64_t vocab = (uint64_t)d->classes, token = lk_rng_below(&g, vocab);
+    int32_t *tokens = inputs;
 
-    for (size_t t = 0; t < d->context; t++) {
-        inputs[t] = (int32_t)token;
+    for (int t = 0; t < d->shape.width; t++) {
+        tokens[t] = (int32_t)token;
         if (lk_rng_below(&g, 4) == 0)
-            token = lk_rng_below(&g, d->vocab);
+            token = lk_rng_below(&g, vocab);
         else
-            token = (5 * token + 1) % d->vocab;
+            token = (5 * token + 1) % vocab;
         targets[t] = (int32_t)token;
     }
     return LK_OK;
 }
 
-enum lk_status lk_dataset_synthetic(size_t samples, int context, int vocab, uint64_t seed,
-                                    struct lk_dataset **out)
-{
-    struct lk_dataset *d;
+/* Patterns of classes: the level of each of PATCHES x PATCHES patches of a plane. Levels and noise
+ * are at most SWING, so that their sum about the middle is a byte. */
+enum { PATCHES = 4, SWING = 48, MIDDLE = 128 };
 
-    if (samples == 0 || context < 1 || vocab < 1)
-        return lk_fail(LK_EUSAGE, "synthetic data of %zu samples, context %d, %d tokens", samples,
-                       context, vocab);
-    LK_PASS(lk_alloc(&d, 1, sizeof *d));
-    d->read = read_synthetic;
-    d->samples = samples;
-    d->context = (size_t)context;
-    d->vocab = (uint32_t)vocab;
-    d->seed = seed;
-    d->fd = -1;
-    *out = d;
+static enum lk_status read_image(const struct lk_dataset *d, size_t i, void *inputs,
+                                 int32_t *targets)
+{
+    const struct lk_sample_shape *s = &d->shape;
+    struct lk_rng g = lk_rng_init(d->seed, lk_rng_stream("image", i));
+    size_t class = (size_t)lk_rng_below(&g, (uint64_t)d->classes);
+    const int8_t *pattern = d->patterns + class * (size_t)s->channels * PATCHES * PATCHES;
+    uint8_t *pixel = inputs;
+    uint64_t noise = 0;
+    unsigned left = 0;
+
+    for (int row = 0; row < s->channels * s->height; row++)
+        for (int x = 0; x < s->width; x++, noise >>= 8, left--) {
+            int patch = row % s->height * PATCHES / s->height * PATCHES + x * PATCHES / s->width;
+
+            if (left == 0) {
+                noise = lk_rng_u64(&g);
+                left = sizeof noise;
+            }
+            *pixel++ = (uint8_t)(MIDDLE + pattern[row / s->height * PATCHES * PATCHES + patch] +
+                                 (int)(noise & 0xff) * 2 * SWING / 256 - SWING);
+        }
+    *targets = (int32_t) class;
     return LK_OK;
 }
 
-/* Check the size before access: a page past the end of a truncated file raises SIGBUS. */
-static enum lk_status check_size(const struct lk_dataset *d)
+static enum lk_status make_patterns(struct lk_dataset *d)
 {
-    struct stat s;
+    size_t n = (size_t)d->classes * (size_t)d->shape.channels * PATCHES * PATCHES;
+    struct lk_rng g = lk_rng_init(d->seed, lk_rng_stream("image patterns", 0));
 
-    if (fstat(d->fd, &s) < 0)
-        return lk_fail(LK_EIO, "%s: %s", d->path, strerror(errno));
-    if ((uint64_t)s.st_size < d->size)
-        return lk_fail(LK_EIO, "%s: became shorter while it was read: %zu bytes, then %lld",
-                       d->path, d->size, (long long)s.st_size);
+    LK_PASS(lk_alloc(&d->patterns, n, sizeof *d->patterns));
+    for (size_t i = 0; i < n; i++)
+        d->patterns[i] = (int8_t)((int)lk_rng_below(&g, 2 * SWING + 1) - SWING);
     return LK_OK;
 }
 
-static enum lk_status read_file(const struct lk_dataset *d, size_t i, int32_t *inputs,
-                                int32_t *targets)
+enum lk_status lk_dataset_synthetic(size_t samples, const struct lk_sample_shape *shape,
+                                    int classes, uint64_t seed, struct lk_dataset **out)
 {
-    const uint8_t *from = d->bytes + i * d->context;
-
-    LK_PASS(check_size(d));
-    for (size_t t = 0; t < d->context; t++) {
-        inputs[t] = from[t];
-        targets[t] = from[t + 1];
-    }
-    return LK_OK;
-}
-
-static enum lk_status map_file(struct lk_dataset *d)
-{
-    struct stat s;
-    void *map;
-
-    /* Without O_NONBLOCK a FIFO would wait for its writer for ever. */
-    d->fd = open(d->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (d->fd < 0 || fstat(d->fd, &s) < 0)
-        return lk_fail(LK_EIO, "%s: cannot read training data: %s", d->path, strerror(errno));
-    if (!S_ISREG(s.st_mode))
-        return lk_fail(LK_EUSAGE, "%s: training data must be a regular file", d->path);
-    d->size = (size_t)s.st_size;
-    if (d->size < d->context + 1)
-        return lk_fail(LK_EUSAGE,
-                       "%s: %zu bytes are too few for one sample of %zu tokens and its "
-                       "next",
-                       d->path, d->size, d->context);
-    map = mmap(NULL, d->size, PROT_READ, MAP_PRIVATE, d->fd, 0);
-    if (map == MAP_FAILED)
-        return lk_fail(LK_EIO, "%s: cannot map: %s", d->path, strerror(errno));
-    d->bytes = map;
-    d->samples = (d->size - 1) / d->context;
-    return LK_OK;
-}
-
-enum lk_status lk_dataset_file(const char *path, int context, struct lk_dataset **out)
-{
-    enum lk_status st = LK_OK;
+    bool images = shape->dtype == LK_U8;
     struct lk_dataset *d = NULL;
+    enum lk_status st = LK_OK;
+    char text[64];
 
-    if (context < 1)
-        return lk_fail(LK_EUSAGE, "context %d is below 1", context);
+    lk_sample_text_of(shape, text, sizeof text);
+    if (samples == 0 || lk_sample_inputs(shape) == 0 || classes < 1)
+        return lk_fail(LK_EUSAGE, "synthetic data of %zu samples, each %s, %d %s", samples, text,
+                       classes, images ? "classes" : "tokens");
     LK_TRY(lk_alloc(&d, 1, sizeof *d));
-    d->fd = -1;
-    d->read = read_file;
-    d->context = (size_t)context;
-    LK_TRY(lk_strdup(&d->path, path));
-    LK_TRY(map_file(d));
+    *d = (struct lk_dataset){.read = images ? read_image : read_text,
+                             .samples = samples,
+                             .shape = *shape,
+                             .classes = classes,
+                             .seed = seed};
+    lk_dataset_file_none(d);
+    if (images)
+        LK_TRY(make_patterns(d));
     LK_HAND_OVER(out, d);
 out:
     lk_dataset_destroy(d);
@@ -137,11 +98,14 @@ void lk_dataset_destroy(struct lk_dataset *d)
 {
     if (!d)
         return;
-    if (d->bytes)
-        munmap((void *)(uintptr_t)d->bytes, d->size);
-    if (d->fd >= 0)
-        close(d->fd);
-    free(d->path);
+    for (size_t i = 0; i < LK_COUNT(d->files); i++) {
+        if (d->files[i].bytes)
+            munmap((void *)(uintptr_t)d->files[i].bytes, d->files[i].size);
+        if (d->files[i].fd >= 0)
+            close(d->files[i].fd);
+        free(d->files[i].path);
+    }
+    free(d->patterns);
     free(d);
 }
 
@@ -150,78 +114,12 @@ size_t lk_dataset_samples(const struct lk_dataset *d)
     return d->samples;
 }
 
-enum lk_status lk_dataset_read(const struct lk_dataset *d, size_t i, int32_t *inputs,
-                               int32_t *targets)
+const struct lk_sample_shape *lk_dataset_shape(const struct lk_dataset *d)
+{
+    return &d->shape;
+}
+
+enum lk_status lk_dataset_read(const struct lk_dataset *d, size_t i, void *inputs, int32_t *targets)
 {
     return d->read(d, i, inputs, targets);
-}
-
-/* ---- The sampler ---- */
-
-struct lk_sampler {
-    struct lk_sampler_config config;
-    size_t count;    /* samples of this rank */
-    uint64_t *order; /* the epoch's permutation of all samples; NULL: in order */
-};
-
-/* Return num_samples: floor(N / R) when the tail is dropped (PyTorch: ceil((N - R) / R) for N % R
- * != 0), else ceil(N / R). */
-static size_t samples_a_rank(const struct lk_sampler_config *c)
-{
-    size_t ranks = (size_t)c->ranks;
-    size_t whole = c->samples / ranks;
-
-    return c->drop_last || c->samples % ranks == 0 ? whole : whole + 1;
-}
-
-enum lk_status lk_sampler_create(const struct lk_sampler_config *config, struct lk_sampler **out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_sampler *s = NULL;
-
-    if (config->samples == 0)
-        return lk_fail(LK_EUSAGE, "the dataset has no samples");
-    if (config->ranks < 1 || config->rank < 0 || config->rank >= config->ranks)
-        return lk_fail(LK_EUSAGE, "rank %d of %d ranks", config->rank, config->ranks);
-    LK_TRY(lk_alloc(&s, 1, sizeof *s));
-    s->config = *config;
-    s->count = samples_a_rank(config);
-    if (config->shuffle)
-        LK_TRY(lk_alloc(&s->order, config->samples, sizeof *s->order));
-    lk_sampler_set_epoch(s, 0);
-    LK_HAND_OVER(out, s);
-out:
-    lk_sampler_destroy(s);
-    return st;
-}
-
-void lk_sampler_destroy(struct lk_sampler *s)
-{
-    if (!s)
-        return;
-    free(s->order);
-    free(s);
-}
-
-void lk_sampler_set_epoch(struct lk_sampler *s, uint64_t epoch)
-{
-    struct lk_rng g = lk_rng_init(s->config.seed + epoch, lk_rng_stream("sampler", 0));
-
-    if (s->order)
-        lk_rng_permutation(&g, s->order, s->config.samples);
-}
-
-size_t lk_sampler_count(const struct lk_sampler *s)
-{
-    return s->count;
-}
-
-/* Return element i of indices[rank : total : ranks]. The list is padded with itself, as often as
- * needed (N < R / 2 needs more than one copy): position p is indices[p mod N]. */
-size_t lk_sampler_index(const struct lk_sampler *s, size_t i)
-{
-    size_t p = (size_t)s->config.rank + i * (size_t)s->config.ranks;
-
-    p %= s->config.samples;
-    return s->order ? (size_t)s->order[p] : p;
 }

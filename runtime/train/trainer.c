@@ -24,6 +24,21 @@ static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_bat
     return st == LK_ETIMEOUT ? lk_fail(LK_EIO, "%s", lk_error_text()) : st;
 }
 
+/* Take rank 0's buffers; see struct lk_train_config. */
+static enum lk_status take_buffers(struct trainer *t, int micro_batch)
+{
+    const struct lk_model *m = t->model;
+    bool wide = lk_device_wide_bytes(t->device) == sizeof(double);
+    struct lk_coll_call call = {.coll = LK_BROADCAST, .dtype = wide ? LK_F64 : LK_F32, .index = -1};
+
+    if (!t->buffers_ready || (micro_batch > 0 && t->config->reducer.no_sync))
+        return LK_OK;
+    call.buf = m->buffers[0].data;
+    call.count = m->buffer_elems;
+    call.ready = t->buffers_ready[micro_batch];
+    return lk_comm_between(t->comm, t->compute, t->net, t->buffers_there, &call);
+}
+
 static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
                                           const struct lk_batch *batch)
 {
@@ -32,6 +47,7 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     size_t wide = lk_device_wide_bytes(t->device);
     double seed = lk_reducer_seed(t->reducer);
 
+    LK_PASS(take_buffers(t, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
     LK_PASS(model->forward(t->model, batch, seed));
     LK_PASS(lk_stream_range_end(t->compute));
@@ -93,8 +109,9 @@ static enum lk_status next_batches(struct trainer *t, uint32_t step)
         struct lk_batch batch, *known = &t->batches[i];
 
         LK_PASS(next_batch(t, step, i, &batch));
-        if (t->graph && (batch.inputs != known->inputs || batch.targets != known->targets ||
-                         batch.samples != known->samples || batch.context != known->context))
+        if (t->graph &&
+            (batch.inputs != known->inputs || batch.targets != known->targets ||
+             batch.samples != known->samples || !lk_sample_equal(&batch.shape, &known->shape)))
             return lk_fail(LK_EINTERNAL, "micro-batch %d is not where the graph reads it", i);
         *known = batch;
     }

@@ -70,9 +70,10 @@ struct lk_train_config {
     int local_batch;
     int64_t steps, warmup_steps; /* warm-up steps run first, are marked, and do not count */
     const char *data;            /* file; NULL: synthetic */
-    int64_t samples;             /* size of the synthetic dataset */
-    int prefetch;
-    double input_delay_s; /* a batch takes at least this long to prepare */
+    enum lk_data_format data_format;
+    int64_t samples;       /* size of the synthetic dataset */
+    int prefetch, workers; /* batches prepared ahead, and threads for that; workers 0: one */
+    double input_delay_s;  /* a batch takes at least this long to prepare */
     struct lk_sampler_config
         sampler; /* how the data are shared; samples, ranks and seed are filled in */
     uint64_t seed;
@@ -84,6 +85,9 @@ struct lk_train_config {
      * backward what it saves behind it.
      */
     struct lk_fuse fuse;
+    /* Ranks take rank 0's buffers before each forward that follows a synchronised backward, as DDP
+     * with broadcast_buffers: before each step's first forward with no_sync, else before each. */
+    bool broadcast_buffers;
     enum lk_train_graph graph;
     bool verify;      /* check gradients and parameters against the reference after every step */
     int verify_steps; /* only the first n steps; 0: all */

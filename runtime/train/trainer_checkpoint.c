@@ -2,9 +2,9 @@
  * Checkpoints of a rank's training: what they hold, when they are made, and how a run goes on from
  * one. A rank copies its state when a step has ended; a thread writes the copy (checkpoint.h).
  *
- * The state is a list of parts, each a piece of device memory: groups of one part a parameter. The
- * first group is the weights, exact; then, where weights are narrower than float, the rounded ones;
- * then the optimizer's planes.
+ * The state is a list of parts, each a piece of device memory: groups of one part a parameter, and
+ * behind them the model's buffers, as rank 0 has them. The first group is the weights, exact; then,
+ * where weights are narrower than float, the rounded ones; then the optimizer's planes.
  */
 #include "runtime/train/trainer_impl.h"
 
@@ -39,13 +39,26 @@ static size_t n_groups(const struct trainer *t)
     return weight_groups(t) + (t->optim ? lk_optim_planes(t->optim) : 0);
 }
 
-/* Return the memory of a part, and describe it. */
-static void *part_of(const struct trainer *t, size_t group, size_t param, struct lk_tensor_row *row)
+static size_t n_parts(const struct trainer *t)
 {
+    return n_groups(t) * t->model->n_params + t->model->n_buffers;
+}
+
+/* Return the memory of a part, and describe it. */
+static void *part_of(const struct trainer *t, size_t part, struct lk_tensor_row *row)
+{
+    size_t n = t->model->n_params, group = part / n, param = part % n;
     const struct lk_param *p = &t->model->params[param];
     enum lk_dtype wide = lk_device_wide_bytes(t->device) == sizeof(double) ? LK_F64 : LK_F32;
     size_t plane = group - weight_groups(t);
 
+    if (part >= n_groups(t) * n) {
+        const struct lk_model_buffer *b = &t->model->buffers[part - n_groups(t) * n];
+
+        *row = (struct lk_tensor_row){.dtype = wide, .elems = b->elems};
+        snprintf(row->name, sizeof row->name, "buffer.%s", b->name);
+        return b->data;
+    }
     *row = (struct lk_tensor_row){.dtype = wide, .elems = p->elems};
     if (group >= weight_groups(t)) {
         snprintf(row->name, sizeof row->name, "optimizer.%s.%s",
@@ -190,15 +203,15 @@ static enum lk_status check_order(const struct trainer *t)
                           t->config->checkpoint.resume, n);
 }
 
-/* Put the parts of some groups in place. */
+/* Put the parts [from, to) in place. */
 static enum lk_status restore(struct trainer *t, size_t from, size_t to)
 {
     const char *path = t->config->checkpoint.resume;
 
     LK_PASS(make_staging(t));
-    for (size_t i = from * t->model->n_params; i < to * t->model->n_params; i++) {
+    for (size_t i = from; i < to; i++) {
         struct lk_tensor_row want;
-        void *device = part_of(t, i / t->model->n_params, i % t->model->n_params, &want);
+        void *device = part_of(t, i, &want);
         const struct lk_tensor_row *row = lk_tensor_file_row(&t->resumed, want.name);
 
         if (!row)
@@ -219,7 +232,7 @@ enum lk_status lk_trainer_resume_weights(struct trainer *t)
     if (!t->config->checkpoint.resume)
         return LK_OK;
     LK_PASS(check_order(t));
-    return restore(t, 0, weight_groups(t));
+    return restore(t, 0, weight_groups(t) * t->model->n_params);
 }
 
 enum lk_status lk_trainer_resume_optim(struct trainer *t)
@@ -228,12 +241,12 @@ enum lk_status lk_trainer_resume_optim(struct trainer *t)
 
     if (!path)
         return LK_OK;
-    LK_PASS(restore(t, weight_groups(t), n_groups(t)));
-    if (t->resumed.n_rows != n_groups(t) * t->model->n_params + 1)
+    LK_PASS(restore(t, weight_groups(t) * t->model->n_params, n_parts(t)));
+    if (t->resumed.n_rows != n_parts(t) + 1)
         return lk_fail(LK_EPARSE,
                        "%s: has %zu tensors where this run has %zu: it is of another "
                        "model or optimizer",
-                       path, t->resumed.n_rows, n_groups(t) * t->model->n_params + 1);
+                       path, t->resumed.n_rows, n_parts(t) + 1);
     lk_tensor_file_fini(&t->resumed);
     if (t->rank == 0)
         lk_log(LK_LOG_TRAIN, LK_INFO, "the run goes on from %s at step %lld", path,
@@ -293,7 +306,7 @@ static size_t fill_texts(const struct trainer *t, int64_t steps, struct lk_tenso
 /* Lay the file out and copy the state into it. */
 static enum lk_status fill(struct trainer *t, int64_t steps, struct lk_tensor_file *file)
 {
-    size_t n = t->model->n_params, n_parts = n_groups(t) * n, n_texts;
+    size_t n = t->model->n_params, parts = n_parts(t), n_texts;
     const size_t *order = lk_reducer_ready_order(t->reducer);
     struct lk_tensor_text *texts = NULL;
     struct lk_tensor_row *rows = NULL;
@@ -302,19 +315,19 @@ static enum lk_status fill(struct trainer *t, int64_t steps, struct lk_tensor_fi
     if (!order)
         LK_TRY(lk_fail(LK_EINTERNAL, "no order of gradients after %" PRId64 " steps", steps));
     LK_TRY(lk_alloc(&texts, OWN_TEXTS + t->config->checkpoint.n_texts, sizeof *texts));
-    LK_TRY(lk_alloc(&rows, n_parts + 1, sizeof *rows));
+    LK_TRY(lk_alloc(&rows, parts + 1, sizeof *rows));
     n_texts = fill_texts(t, steps, texts);
     rows[0] = (struct lk_tensor_row){.name = ORDER, .dtype = LK_I64, .elems = n};
-    for (size_t i = 0; i < n_parts; i++)
-        (void)part_of(t, i / n, i % n, &rows[i + 1]);
-    LK_TRY(lk_tensor_file_lay_out(file, texts, n_texts, rows, n_parts + 1));
+    for (size_t i = 0; i < parts; i++)
+        (void)part_of(t, i, &rows[i + 1]);
+    LK_TRY(lk_tensor_file_lay_out(file, texts, n_texts, rows, parts + 1));
     memcpy(file->rows[0].data, order, n * sizeof *order);
-    for (size_t i = 0; i < n_parts; i++) {
+    for (size_t i = 0; i < parts; i++) {
         const struct lk_tensor_row *row = &file->rows[i + 1];
         struct lk_tensor_row same;
 
-        LK_TRY(copy(t, part_of(t, i / n, i % n, &same), row->data,
-                    row->elems * lk_dtype_bytes(row->dtype), false));
+        LK_TRY(copy(t, part_of(t, i, &same), row->data, row->elems * lk_dtype_bytes(row->dtype),
+                    false));
     }
 out:
     free(rows);

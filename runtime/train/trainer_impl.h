@@ -31,6 +31,9 @@ struct trainer {
     struct lk_model *model;
     struct lk_comm *comm;
     struct lk_reducer *reducer;
+    struct lk_event *
+        *buffers_ready; /* by micro-batch: its buffers are to be broadcast; NULL: none are */
+    struct lk_event *buffers_there;
     struct lk_optim *optim;   /* NULL: the model updates itself */
     struct lk_verify *verify; /* NULL: nothing is verified */
     struct lk_dataset *dataset;

@@ -69,12 +69,10 @@ static enum lk_status open_dataset(struct trainer *t)
     const struct lk_train_config *c = t->config;
 
     if (!c->data)
-        return lk_dataset_synthetic((size_t)c->samples, t->model->context, t->model->vocab, c->seed,
+        return lk_dataset_synthetic((size_t)c->samples, &t->model->sample, t->model->vocab, c->seed,
                                     &t->dataset);
-    if (t->model->vocab < 256)
-        return lk_fail(LK_EUSAGE, "%s: the bytes of a file need a vocabulary of 256, not %d",
-                       c->data, t->model->vocab);
-    return lk_dataset_file(c->data, t->model->context, &t->dataset);
+    return lk_dataset_file(c->data, c->data_format, &t->model->sample, t->model->vocab,
+                           &t->dataset);
 }
 
 static enum lk_status open_loader(struct trainer *t)
@@ -83,8 +81,8 @@ static enum lk_status open_loader(struct trainer *t)
     struct lk_loader_config lc = {.sampler = sampler(t),
                                   .compute = t->compute,
                                   .local_batch = c->local_batch,
-                                  .context = t->model->context,
                                   .depth = c->prefetch,
+                                  .workers = c->workers,
                                   .accumulation = c->reducer.accumulation,
                                   .first = t->first_batch,
                                   .first_step = (uint64_t)t->course.first_step,
@@ -231,6 +229,19 @@ static enum lk_status make_results(struct trainer *t)
     return LK_OK;
 }
 
+/* Make what broadcasts of buffers need, where there are any. */
+static enum lk_status open_buffers(struct trainer *t)
+{
+    size_t n = (size_t)t->config->reducer.accumulation;
+
+    if (!t->config->broadcast_buffers || t->ranks == 1 || !t->model->n_buffers)
+        return LK_OK;
+    LK_PASS(lk_alloc(&t->buffers_ready, n, sizeof(struct lk_event *)));
+    for (size_t i = 0; i < n; i++)
+        LK_PASS(lk_event_create(t->device, &t->buffers_ready[i]));
+    return lk_event_create(t->device, &t->buffers_there);
+}
+
 enum lk_status lk_trainer_open(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
@@ -261,6 +272,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     rc.order = lk_trainer_resume_order(t);
     if (t->model->ops->join)
         LK_PASS(t->model->ops->join(t->model, t->comm, t->net));
+    LK_PASS(open_buffers(t));
     LK_PASS(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
     LK_PASS(choose_fusions(t));
     if (!t->model->ops->update)
@@ -289,6 +301,10 @@ void lk_trainer_close(struct trainer *t)
     lk_dataset_destroy(t->dataset);
     lk_optim_destroy(t->optim);
     lk_reducer_destroy(t->reducer);
+    for (int i = 0; t->buffers_ready && i < t->config->reducer.accumulation; i++)
+        lk_event_destroy(t->buffers_ready[i]);
+    free(t->buffers_ready);
+    lk_event_destroy(t->buffers_there);
     lk_comm_close(t->comm);
     lk_model_destroy(t->model);
     if (t->device) {

@@ -12,7 +12,7 @@
 /* See the header: bound and floor. */
 static const double bound_margin = 16;
 static const double unit_roundoff = 0x1p-24; /* float32's */
-static const double kink_move = 0x1p-4;
+static const double kink_move = 0x1p-4, kink_margin = 0x1p8, kinks_many = 0.05;
 static const double floor_ratio = 1e-3;
 
 struct lk_verify {
@@ -31,9 +31,11 @@ struct lk_verify {
     double narrow; /* the factors' unit roundoff */
 
     int ranks;
+    bool joint;                   /* all ranks' samples are one micro-batch of the reference */
     struct lk_sampler **samplers; /* by rank */
     uint64_t epoch;               /* the samplers' epoch */
-    int32_t *inputs, *targets;    /* buffers of one micro-batch */
+    void *inputs;                 /* buffers of one micro-batch of the reference */
+    int32_t *targets;
 
     /* Every rank's message to the others: struct verdict, then a hash per parameter. */
     uint64_t *words;
@@ -63,6 +65,21 @@ static enum lk_status check_config(const struct lk_verify_config *c)
     return LK_OK;
 }
 
+/* Return the samples of a micro-batch of the reference. */
+static int reference_samples(const struct lk_verify *v)
+{
+    return v->joint ? v->ranks * v->config.local_batch : v->config.local_batch;
+}
+
+/* Return true if roundings, or weights moved by their margin, are likely to turn a relu. */
+static bool turns_kinks(const struct lk_verify *v)
+{
+    double kinks =
+        (double)v->config.model->kinks * v->ranks * v->config.accumulation * v->config.local_batch;
+
+    return kinks * bound_margin * v->narrow > kinks_many;
+}
+
 static enum lk_status open_reference(struct lk_verify *v)
 {
     const struct lk_device_config dc = {.slowdown = 1};
@@ -70,8 +87,9 @@ static enum lk_status open_reference(struct lk_verify *v)
     struct lk_model_config mc = v->config.model_config;
     size_t at = 0, largest = 0;
 
-    mc.max_samples = v->config.local_batch;
-    mc.blank = true; /* every step copies the weights of the model under test */
+    mc.max_samples = reference_samples(v);
+    mc.sync_batch_norm = false; /* its micro-batches hold what ranks would exchange */
+    mc.blank = true;            /* every step copies the weights of the model under test */
     LK_PASS(lk_device_open("reference", &dc, &v->device));
     LK_PASS(lk_stream_create(v->device, &info, &v->stream));
     LK_PASS((v->config.create ? v->config.create : lk_model_create)(v->device, v->stream, &mc,
@@ -84,7 +102,7 @@ static enum lk_status open_reference(struct lk_verify *v)
     LK_PASS(lk_alloc(&v->grads, v->elems, sizeof *v->grads));
     LK_PASS(lk_device_alloc_host(lk_stream_device(v->config.compute), largest * sizeof(double),
                                  &v->staging));
-    if (v->narrow > unit_roundoff) {
+    if (v->narrow > unit_roundoff || turns_kinks(v)) {
         LK_PASS(lk_alloc(&v->moved, v->elems, sizeof *v->moved));
         LK_PASS(lk_alloc(&v->kept, v->elems, sizeof *v->kept));
     }
@@ -95,10 +113,17 @@ static enum lk_status open_reference(struct lk_verify *v)
     return LK_OK;
 }
 
+static size_t input_bytes(const struct lk_verify *v)
+{
+    const struct lk_sample_shape *s = &v->model->sample;
+
+    return lk_sample_inputs(s) * lk_dtype_bytes(s->dtype);
+}
+
 static enum lk_status open_samplers(struct lk_verify *v)
 {
     struct lk_sampler_config sc = v->config.sampler;
-    size_t tokens = (size_t)v->config.local_batch * (size_t)v->model->context;
+    size_t samples = (size_t)reference_samples(v);
 
     if (sc.samples == 0)
         sc.samples = lk_dataset_samples(v->config.dataset);
@@ -107,8 +132,8 @@ static enum lk_status open_samplers(struct lk_verify *v)
     for (sc.rank = 0; sc.rank < v->ranks; sc.rank++)
         LK_PASS(lk_sampler_create(&sc, &v->samplers[sc.rank]));
     v->epoch = none;
-    LK_PASS(lk_alloc(&v->inputs, tokens, sizeof *v->inputs));
-    return lk_alloc(&v->targets, tokens, sizeof *v->targets);
+    LK_PASS(lk_alloc(&v->inputs, samples, input_bytes(v)));
+    return lk_alloc(&v->targets, samples * (size_t)v->model->sample.targets, sizeof *v->targets);
 }
 
 enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk_verify **out)
@@ -122,13 +147,14 @@ enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk
     LK_TRY(lk_alloc(&v, 1, sizeof *v));
     v->config = *config;
     v->ranks = lk_comm_world_size(config->comm);
+    v->joint = config->model->synchronises && v->ranks > 1;
     v->real = lk_device_real_dtype(lk_stream_device(config->compute));
     v->narrow = lk_device_unit_roundoff(lk_stream_device(config->compute));
     LK_TRY(open_reference(v));
     LK_TRY(open_samplers(v));
     v->n_words = VERDICT_WORDS + v->model->n_params;
     LK_TRY(lk_alloc(&v->words, (size_t)v->ranks * v->n_words, sizeof *v->words));
-    terms = (double)v->ranks * config->accumulation * config->local_batch * v->model->context;
+    terms = (double)v->ranks * config->accumulation * config->local_batch * v->model->positions;
     v->bound = bound_margin * unit_roundoff * (sqrt(terms) + (double)v->model->n_params);
     LK_HAND_OVER(out, v);
 out:
@@ -190,12 +216,13 @@ enum lk_status lk_verify_step_begin(struct lk_verify *v)
 
 /* ---- The reference ---- */
 
-/* Read micro-batch n, counted from 0, of a rank's run. As the loaders do, walk epochs and drop an
- * incomplete last batch (runtime/train/data.h). */
-static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, struct lk_batch *out)
+/* Read micro-batch n, counted from 0, of a rank's run, behind `before` samples of the buffers. As
+ * the loaders do, walk epochs and drop an incomplete last batch (runtime/train/data.h). */
+static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, size_t before,
+                                 struct lk_batch *out)
 {
     size_t local = (size_t)v->config.local_batch;
-    size_t context = (size_t)v->model->context;
+    size_t n_targets = (size_t)v->model->sample.targets;
     uint64_t an_epoch = lk_sampler_count(v->samplers[0]) / local;
 
     if (an_epoch == 0)
@@ -208,9 +235,10 @@ static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, stru
     for (size_t i = 0; i < local; i++)
         LK_PASS(lk_dataset_read(v->config.dataset,
                                 lk_sampler_index(v->samplers[rank], n % an_epoch * local + i),
-                                v->inputs + i * context, v->targets + i * context));
-    *out = (struct lk_batch){.samples = v->config.local_batch,
-                             .context = v->model->context,
+                                (char *)v->inputs + (before + i) * input_bytes(v),
+                                v->targets + (before + i) * n_targets));
+    *out = (struct lk_batch){.samples = (int)(before + local),
+                             .shape = v->model->sample,
                              .inputs = v->inputs,
                              .targets = v->targets};
     return LK_OK;
@@ -220,14 +248,20 @@ static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, stru
 static enum lk_status run_reference(struct lk_verify *v, uint32_t step)
 {
     const uint64_t accumulation = (uint64_t)v->config.accumulation;
-    const double seed = 1.0 / ((double)v->ranks * v->config.accumulation);
+    const double seed = 1.0 / ((double)(v->joint ? 1 : v->ranks) * v->config.accumulation);
+    const size_t local = (size_t)v->config.local_batch;
     struct lk_batch batch;
 
     for (uint64_t m = 0; m < accumulation; m++)
         for (int rank = 0; rank < v->ranks; rank++) {
-            LK_PASS(read_batch(v, rank, step * accumulation + m, &batch));
+            size_t before = v->joint ? (size_t)rank * local : 0;
+            bool first = m == 0 && (v->joint || rank == 0);
+
+            LK_PASS(read_batch(v, rank, step * accumulation + m, before, &batch));
+            if (v->joint && rank + 1 < v->ranks)
+                continue;
             LK_PASS(v->model->ops->forward(v->model, &batch, seed));
-            LK_PASS(v->model->ops->backward(v->model, &batch, seed, m > 0 || rank > 0, NULL));
+            LK_PASS(v->model->ops->backward(v->model, &batch, seed, !first, NULL));
         }
     return lk_stream_sync(v->stream, lk_deadline_in(v->config.timeout_ns));
 }
@@ -236,7 +270,8 @@ static enum lk_status run_reference(struct lk_verify *v, uint32_t step)
 static void move_weights(struct lk_verify *v, uint32_t step)
 {
     const double rounded = bound_margin * v->narrow;
-    const double most = v->model->has_kinks ? fmax(rounded, kink_move) : rounded;
+    const double turning = fmin(kink_move, kink_margin * rounded);
+    const double most = v->model->kinks ? fmax(rounded, turning) : rounded;
     double *kept = v->kept;
 
     for (size_t p = 0; p < v->model->n_params; p++) {

@@ -3,8 +3,9 @@
  *
  *   gradient    every reduced gradient, as the optimizer gets it, against a float64 reference of
  *               the global batch: a second instance of the model on the reference device, with the
- *               same weights, gets the micro-batches of all ranks. The samples are taken from the
- *               samplers, not from the loaders.
+ *               same weights, gets the micro-batches of all ranks, one after the other; with
+ *               SyncBatchNorm, whose statistics are of all of them, as one. The samples are taken
+ *               from the samplers, not from the loaders.
  *   parameters  after the step, all ranks' parameters are the same, bit for bit.
  *
  * Every rank computes the whole reference by itself, so it depends on no collective. It is slow.
@@ -33,7 +34,10 @@
  * measure above, is added to float32's bound. (Backward error: Higham 2002, "Accuracy and Stability
  * of Numerical Algorithms", section 1.5.) In a model with relus a rounding sometimes turns one on
  * or off, which changes its row's share of a gradient at once, and no multiple of u bounds that:
- * there the factors range from 1 - 1/16 to 1 + 1/16 at least, so that some relus turn.
+ * there the factors range from 1 - 1/16 to 1 + 1/16 at least, so that some relus turn. A network of
+ * images has so many relus that float32's roundings turn some, too: where that is likely, gradients
+ * are compared with those of moved weights in float32 as well, with factors from 1 - 2^-12 to
+ * 1 + 2^-12, which turn a few hundred times as many.
  *
  * With roundings added to the CPU's ops (tests/fakes/fake_ops.h; no GPU) GPT models needed factors
  * of 1.2 to 4.8 instead of 16, and up to 9.8 in runs with large steps; bounds are 0.006 to 0.03 for

@@ -142,11 +142,12 @@ static double term(size_t param, size_t i, int32_t input, int32_t target)
 
 double rig_gradient(size_t param, size_t i, double weight, const struct lk_batch *batch)
 {
-    size_t tokens = (size_t)batch->samples * (size_t)batch->context;
+    size_t tokens = (size_t)batch->samples * (size_t)batch->shape.width;
+    const int32_t *inputs = batch->inputs;
     double sum = 0;
 
     for (size_t t = 0; t < tokens; t++)
-        sum += term(param, i, batch->inputs[t], batch->targets[t]) * (1 + weight / 4);
+        sum += term(param, i, inputs[t], batch->targets[t]) * (1 + weight / 4);
     return sum / (double)tokens;
 }
 
@@ -333,7 +334,8 @@ static enum lk_status rig_model_create(struct lk_device *d, struct lk_stream *s,
                                 .stream = s,
                                 .params = m->params,
                                 .n_params = RIG_PARAMS,
-                                .context = RIG_CONTEXT,
+                                .sample = lk_sample_text(RIG_CONTEXT),
+                                .positions = RIG_CONTEXT,
                                 .vocab = RIG_VOCAB,
                                 .loss = &m->loss};
     for (size_t p = 0; p < RIG_PARAMS; p++) {
@@ -386,7 +388,6 @@ static enum lk_status open_rank(struct rig_rank *r)
                     .shuffle = true,
                     .seed = 3},
         .local_batch = RIG_LOCAL_BATCH,
-        .context = RIG_CONTEXT,
         .accumulation = c->accumulation};
     const struct lk_model_config mc = model_config(c);
     struct rig_comm *comm;
@@ -527,6 +528,7 @@ static void *rank_main(void *arg)
 
 void rig_run(const struct rig_case *config, struct rig_rank *ranks)
 {
+    const struct lk_sample_shape shape = lk_sample_text(RIG_CONTEXT);
     static struct rig_case filled; /* outlives the call: the ranks point to it */
     static struct rig_hub hub;
     pthread_t threads[RIG_RANKS_MAX];
@@ -544,7 +546,7 @@ void rig_run(const struct rig_case *config, struct rig_rank *ranks)
     pthread_cond_init(&hub.cond, NULL);
     hub.ranks = filled.ranks;
     hub.last_gradient_waits = filled.overlap;
-    if (lk_dataset_synthetic(RIG_SAMPLES, RIG_CONTEXT, RIG_VOCAB, 5, &dataset) != LK_OK)
+    if (lk_dataset_synthetic(RIG_SAMPLES, &shape, RIG_VOCAB, 5, &dataset) != LK_OK)
         abort();
     for (int i = 0; i < filled.ranks; i++) {
         ranks[i] = (struct rig_rank){.config = &filled,

@@ -27,6 +27,13 @@ static void teardown(void)
     ck_assert_int_eq(rmdir(directory), 0);
 }
 
+static enum lk_status open_bytes(const char *file, struct lk_dataset **out)
+{
+    const struct lk_sample_shape shape = lk_sample_text(CONTEXT);
+
+    return lk_dataset_file(file, LK_DATA_AUTO, &shape, 256, out);
+}
+
 static void write_file(const char *text)
 {
     FILE *f = fopen(path, "wb");
@@ -49,7 +56,7 @@ START_TEST(file_samples)
     int32_t target[CONTEXT];
 
     write_file(sizes[_i].text);
-    ck_assert_int_eq(lk_dataset_file(path, CONTEXT, &d), LK_OK);
+    ck_assert_int_eq(open_bytes(path, &d), LK_OK);
     ck_assert_uint_eq(lk_dataset_samples(d), sizes[_i].samples);
     for (size_t s = 0; s < sizes[_i].samples; s++) {
         ck_assert_int_eq(lk_dataset_read(d, s, in, target), LK_OK);
@@ -69,7 +76,7 @@ START_TEST(bytes_above_127_are_tokens_above_127)
     int32_t target[CONTEXT];
 
     write_file("\xff\x80\xc3\xa9\xfe");
-    ck_assert_int_eq(lk_dataset_file(path, CONTEXT, &d), LK_OK);
+    ck_assert_int_eq(open_bytes(path, &d), LK_OK);
     ck_assert_int_eq(lk_dataset_read(d, 0, in, target), LK_OK);
     ck_assert_int_eq(in[0], 0xff);
     ck_assert_int_eq(target[3], 0xfe);
@@ -82,7 +89,7 @@ START_TEST(too_short)
     struct lk_dataset *d = NULL;
 
     write_file("abcd");
-    ck_assert_int_eq(lk_dataset_file(path, CONTEXT, &d), LK_EUSAGE);
+    ck_assert_int_eq(open_bytes(path, &d), LK_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), path));
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "4 bytes"));
     ck_assert_ptr_null(d);
@@ -93,11 +100,11 @@ START_TEST(missing_and_not_regular)
 {
     struct lk_dataset *d = NULL;
 
-    ck_assert_int_eq(lk_dataset_file(path, CONTEXT, &d), LK_EIO);
+    ck_assert_int_eq(open_bytes(path, &d), LK_EIO);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), path));
-    ck_assert_int_eq(lk_dataset_file(directory, CONTEXT, &d), LK_EUSAGE);
+    ck_assert_int_eq(open_bytes(directory, &d), LK_EUSAGE);
     ck_assert_int_eq(mkfifo(path, 0600), 0);
-    ck_assert_int_eq(lk_dataset_file(path, CONTEXT, &d), LK_EUSAGE);
+    ck_assert_int_eq(open_bytes(path, &d), LK_EUSAGE);
 }
 END_TEST
 
@@ -109,7 +116,7 @@ START_TEST(truncated_while_open)
     int32_t target[CONTEXT];
 
     write_file("abcdefghijklmnopq");
-    ck_assert_int_eq(lk_dataset_file(path, CONTEXT, &d), LK_OK);
+    ck_assert_int_eq(open_bytes(path, &d), LK_OK);
     ck_assert_int_eq(truncate(path, 0), 0);
     ck_assert_int_eq(lk_dataset_read(d, 0, in, target), LK_EIO);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "shorter"));
@@ -122,6 +129,7 @@ END_TEST
 START_TEST(synthetic)
 {
     enum { LENGTH = 64, VOCAB = 50, SAMPLES = 100 };
+    const struct lk_sample_shape shape = lk_sample_text(LENGTH);
     struct lk_dataset *d = NULL;
     int32_t in[LENGTH];
     int32_t target[LENGTH];
@@ -129,7 +137,7 @@ START_TEST(synthetic)
     int repeats = 0;
     int follow = 0;
 
-    ck_assert_int_eq(lk_dataset_synthetic(SAMPLES, LENGTH, VOCAB, 3, &d), LK_OK);
+    ck_assert_int_eq(lk_dataset_synthetic(SAMPLES, &shape, VOCAB, 3, &d), LK_OK);
     ck_assert_uint_eq(lk_dataset_samples(d), SAMPLES);
     for (size_t s = 0; s < SAMPLES; s++) {
         ck_assert_int_eq(lk_dataset_read(d, s, in, target), LK_OK);
@@ -150,13 +158,14 @@ END_TEST
 
 START_TEST(synthetic_is_a_function_of_seed_and_sample)
 {
+    const struct lk_sample_shape shape = lk_sample_text(16);
     struct lk_dataset *a = NULL;
     struct lk_dataset *b = NULL;
     int32_t in[2][16];
     int32_t target[2][16];
 
-    ck_assert_int_eq(lk_dataset_synthetic(10, 16, 256, 3, &a), LK_OK);
-    ck_assert_int_eq(lk_dataset_synthetic(99, 16, 256, 3, &b), LK_OK);
+    ck_assert_int_eq(lk_dataset_synthetic(10, &shape, 256, 3, &a), LK_OK);
+    ck_assert_int_eq(lk_dataset_synthetic(99, &shape, 256, 3, &b), LK_OK);
     ck_assert_int_eq(lk_dataset_read(a, 7, in[0], target[0]), LK_OK);
     ck_assert_int_eq(lk_dataset_read(b, 2, in[1], target[1]), LK_OK);
     ck_assert_int_ne(memcmp(in[0], in[1], sizeof in[0]), 0);

@@ -2,6 +2,7 @@
  * same bits. tests/runtime/test_fuse_cuda.c has the choice. */
 #include "base/array.h"
 #include "runtime/device/device.h"
+#include "runtime/model/fuse.h"
 #include "runtime/model/model.h"
 #include "tests/rigs/kernel_pair.h"
 #include "tests/rigs/must.h"
@@ -82,7 +83,8 @@ static void rig_open(struct rig *r, const struct row *row)
         r->m->params[i].grad = grad;
         grad += r->m->params[i].elems * lk_device_real_bytes(r->d);
     }
-    r->batch = (struct lk_batch){SAMPLES, CONTEXT, random_tokens(&g, SAMPLES * CONTEXT, VOCAB),
+    r->batch = (struct lk_batch){SAMPLES, lk_sample_text(CONTEXT),
+                                 random_tokens(&g, SAMPLES * CONTEXT, VOCAB),
                                  random_tokens(&g, SAMPLES * CONTEXT, VOCAB)};
 }
 

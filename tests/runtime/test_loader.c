@@ -16,10 +16,11 @@ static struct lk_dataset *dataset;
 
 static void setup(void)
 {
+    const struct lk_sample_shape shape = lk_sample_text(CONTEXT);
     struct lk_device_config dc = {.slowdown = 1};
 
     ck_assert_int_eq(lk_device_open("cpu", &dc, &device), LK_OK);
-    ck_assert_int_eq(lk_dataset_synthetic(SAMPLES, CONTEXT, 100, 1, &dataset), LK_OK);
+    ck_assert_int_eq(lk_dataset_synthetic(SAMPLES, &shape, 100, 1, &dataset), LK_OK);
 }
 
 static void teardown(void)
@@ -38,7 +39,6 @@ static struct lk_loader *make(int depth, int accumulation, double delay_s)
     struct lk_loader_config c = {.dataset = dataset,
                                  .sampler = {.ranks = RANKS, .rank = 1, .shuffle = true, .seed = 4},
                                  .local_batch = BATCH,
-                                 .context = CONTEXT,
                                  .depth = depth,
                                  .accumulation = accumulation,
                                  .delay_s = delay_s};
@@ -66,7 +66,7 @@ static void expect(const struct lk_batch *b, size_t n)
         size_t sample = lk_sampler_index(s, n % an_epoch * BATCH + i);
 
         ck_assert_int_eq(lk_dataset_read(dataset, sample, in, target), LK_OK);
-        ck_assert_mem_eq(b->inputs + i * CONTEXT, in, sizeof in);
+        ck_assert_mem_eq((const int32_t *)b->inputs + i * CONTEXT, in, sizeof in);
         ck_assert_mem_eq(b->targets + i * CONTEXT, target, sizeof target);
     }
     lk_sampler_destroy(s);
@@ -87,7 +87,7 @@ START_TEST(batches_in_order)
     for (size_t n = 0; n < BATCHES; n++) {
         ck_assert_int_eq(lk_loader_next(l, soon(), &got[n]), LK_OK);
         ck_assert_int_eq(got[n].samples, BATCH);
-        ck_assert_int_eq(got[n].context, CONTEXT);
+        ck_assert_int_eq(got[n].shape.width, CONTEXT);
         for (size_t back = 0; back < (size_t)hold && back <= n; back++)
             expect(&got[n - back], n - back);
     }
@@ -137,7 +137,6 @@ START_TEST(too_few_samples)
     struct lk_loader_config c = {.dataset = dataset,
                                  .sampler = {.ranks = 4, .drop_last = true},
                                  .local_batch = 5,
-                                 .context = CONTEXT,
                                  .accumulation = 1};
     struct lk_loader *l = NULL;
 
@@ -152,14 +151,15 @@ START_TEST(failing_data)
 {
     char path[] = "/tmp/lockstep-loader-XXXXXX";
     int fd = mkstemp(path);
+    const struct lk_sample_shape one = lk_sample_text(1);
     struct lk_loader_config c = {
-        .sampler = {.ranks = 1}, .local_batch = 1, .context = 1, .depth = _i, .accumulation = 1};
+        .sampler = {.ranks = 1}, .local_batch = 1, .depth = _i, .accumulation = 1};
     struct lk_loader *l = NULL;
     struct lk_batch b;
     enum lk_status st = LK_OK;
 
     ck_assert_int_eq(write(fd, "abcdef", 6), 6);
-    ck_assert_int_eq(lk_dataset_file(path, 1, &c.dataset), LK_OK);
+    ck_assert_int_eq(lk_dataset_file(path, LK_DATA_AUTO, &one, 256, &c.dataset), LK_OK);
     ck_assert_int_eq(lk_loader_create(device, &c, &l), LK_OK);
     ck_assert_int_eq(lk_loader_next(l, soon(), &b), LK_OK);
     ck_assert_int_eq(ftruncate(fd, 0), 0);
@@ -206,7 +206,6 @@ START_TEST(spans)
     struct lk_loader_config c = {.dataset = dataset,
                                  .sampler = {.ranks = 1},
                                  .local_batch = 1,
-                                 .context = CONTEXT,
                                  .depth = 2,
                                  .accumulation = 2};
     struct lk_loader *l = NULL;

@@ -93,7 +93,7 @@ static void bench_open_recorded(struct bench *b, const char *device, const struc
     }
     b->inputs = random_tokens(&g, n, (size_t)r->config.vocab);
     b->targets = random_tokens(&g, n, (size_t)r->config.vocab);
-    b->batch = (struct lk_batch){r->samples, r->context, b->inputs, b->targets};
+    b->batch = (struct lk_batch){r->samples, lk_sample_text(r->context), b->inputs, b->targets};
 }
 
 static void bench_open(struct bench *b, const char *device, const struct row *r)
@@ -365,9 +365,9 @@ START_TEST(presets_have_their_sizes)
     ck_assert_uint_eq(elems, presets[_i].elems);
     ck_assert_double_gt(b.model->flops_per_sample, 4.0 * (double)elems);
     /* Untrained: all tokens are about equally likely. */
-    inputs = random_tokens(&g, (size_t)b.model->context, 256);
-    targets = random_tokens(&g, (size_t)b.model->context, 256);
-    b.batch = (struct lk_batch){1, b.model->context, inputs, targets};
+    inputs = random_tokens(&g, (size_t)b.model->sample.width, 256);
+    targets = random_tokens(&g, (size_t)b.model->sample.width, 256);
+    b.batch = (struct lk_batch){1, b.model->sample, inputs, targets};
     if (strcmp(presets[_i].name, "mlp") != 0)
         ck_assert_double_eq_tol(loss_of(&b), log(256), 0.3);
     bench_close(&b);
@@ -416,7 +416,7 @@ START_TEST(batches_that_do_not_fit_are_refused)
     ck_assert_int_eq(b.model->ops->forward(b.model, &b.batch, NAN), LK_EUSAGE);
     ck_assert_int_eq(b.model->ops->backward(b.model, &b.batch, 1, false, NULL), LK_EUSAGE);
     b.batch.samples = 1;
-    b.batch.context = rows[_i].config.context + 1;
+    b.batch.shape = lk_sample_text(rows[_i].config.context + 1);
     ck_assert_int_eq(b.model->ops->forward(b.model, &b.batch, NAN), LK_EUSAGE);
     bench_close(&b);
 }

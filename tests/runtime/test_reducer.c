@@ -306,7 +306,6 @@ static void define_norms(const struct rig_case *c, int from, int to)
             .dataset = ranks[0].dataset,
             .sampler = {.ranks = c->ranks, .rank = r, .shuffle = true, .seed = 3},
             .local_batch = RIG_LOCAL_BATCH,
-            .context = RIG_CONTEXT,
             .accumulation = c->accumulation};
 
         ck_assert_int_eq(lk_loader_create(ranks[0].device, &lc, &loaders[r]), LK_OK);

@@ -4,6 +4,7 @@
  */
 #include "base/array.h"
 #include "runtime/device/device.h"
+#include "runtime/model/fuse.h"
 #include "runtime/model/model.h"
 #include "tests/rigs/kernel_pair.h"
 #include "tests/rigs/must.h"
@@ -90,7 +91,7 @@ static size_t count_nans(struct bench *b, const struct row *r, const struct lk_g
 {
     struct lk_rng g = lk_rng_init(77, 0);
     size_t n = 2 * (size_t)r->config.context, nans = 0;
-    const struct lk_batch batch = {2, r->config.context,
+    const struct lk_batch batch = {2, lk_sample_text(r->config.context),
                                    random_tokens(&g, n, (size_t)r->config.vocab),
                                    random_tokens(&g, n, (size_t)r->config.vocab)};
 

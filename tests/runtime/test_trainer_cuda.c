@@ -438,7 +438,6 @@ static struct lk_loader *loader(struct lk_device *d, struct lk_dataset *data,
         .sampler = {.ranks = 1, .shuffle = true, .seed = 4},
         .compute = compute,
         .local_batch = LOCAL_BATCH,
-        .context = CONTEXT,
         .depth = rings[ring].depth,
         .accumulation = rings[ring].accumulation,
     };
@@ -453,7 +452,8 @@ static void read_batches(const char *name, int ring, int32_t (*out)[TOKENS])
 {
     const struct lk_device_config dc = {.slowdown = 1, .cuda_calls = &fake_cuda_calls};
     const struct lk_track_info info = {.name = "compute", .kind = LK_TRACK_COMPUTE};
-    const int32_t *addresses[3];
+    const struct lk_sample_shape shape = lk_sample_text(CONTEXT);
+    const void *addresses[3];
     struct lk_device *d = NULL;
     struct lk_stream *s = NULL;
     struct lk_dataset *data = NULL;
@@ -463,7 +463,7 @@ static void read_batches(const char *name, int ring, int32_t (*out)[TOKENS])
 
     ck_assert_int_eq(lk_device_open(name, &dc, &d), LK_OK);
     ck_assert_int_eq(lk_stream_create(d, &info, &s), LK_OK);
-    ck_assert_int_eq(lk_dataset_synthetic(27, CONTEXT, 100, 1, &data), LK_OK);
+    ck_assert_int_eq(lk_dataset_synthetic(27, &shape, 100, 1, &data), LK_OK);
     ck_assert_int_eq(lk_device_alloc_host(d, BATCHES * sizeof *host, (void **)&host), LK_OK);
     l = loader(d, data, s, ring);
     for (int n = 0; n < BATCHES; n++) {
@@ -471,7 +471,7 @@ static void read_batches(const char *name, int ring, int32_t (*out)[TOKENS])
 
         ck_assert_msg(lk_loader_next(l, lk_deadline_in(TIMEOUT_NS), &b) == LK_OK, "%s",
                       lk_error_text());
-        ck_assert_ptr_eq(b.targets, b.inputs + TOKENS / 2);
+        ck_assert_ptr_eq(b.targets, (const int32_t *)b.inputs + TOKENS / 2);
         /* Micro-batch m of every step has the same address. */
         if (n >= rings[ring].accumulation && !lk_device_uses_host_memory(d))
             ck_assert_ptr_eq(b.inputs, addresses[m]);

@@ -1,0 +1,469 @@
+/*
+ * Networks of images: gradients against finite differences of the loss, the cpu against the
+ * reference, the order of gradients, when weights are released, and torchvision's names and sizes.
+ */
+#include "base/array.h"
+#include "runtime/device/device.h"
+#include "runtime/model/model.h"
+#include "tests/rigs/kernel_pair.h"
+#include "tests/rigs/must.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/suite.h"
+#include "tests/rigs/waits.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t timeout_ns = WAIT_PLENTY_NS;
+
+/* Small networks of each kind: both blocks, both stems, and VGG. */
+static const struct row {
+    struct lk_model_config config;
+    int samples;
+} rows[] = {
+    {{.name = "resnet18",
+      .layers = 10,
+      .channels = 2,
+      .image = 8,
+      .colours = 1,
+      .vocab = 3,
+      .max_samples = 3,
+      .seed = 1},
+     2},
+    {{.name = "resnet50",
+      .layers = 14,
+      .channels = 1,
+      .image = 9,
+      .colours = 2,
+      .vocab = 4,
+      .max_samples = 2,
+      .seed = 2},
+     2},
+    {{.name = "resnet18",
+      .layers = 10,
+      .channels = 1,
+      .image = 66,
+      .vocab = 3,
+      .max_samples = 2,
+      .seed = 3},
+     2},
+    {{.name = "vgg16",
+      .layers = 11,
+      .channels = 1,
+      .image = 32,
+      .colours = 1,
+      .vocab = 5,
+      .max_samples = 2,
+      .seed = 4},
+     1},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+struct bench {
+    struct lk_device *device;
+    struct lk_stream *stream;
+    struct lk_model *model;
+    void *grads;
+    size_t elems; /* of all parameters */
+    struct lk_batch batch;
+    uint8_t *pixels;
+    int32_t *targets;
+    bool wide; /* reals are double */
+};
+
+static void bench_open(struct bench *b, const char *device, const struct row *r)
+{
+    const struct lk_device_config config = {.slowdown = 1};
+    const struct lk_track_info track = {.name = "compute", .kind = LK_TRACK_COMPUTE};
+    struct lk_rng g = lk_rng_init(77, 0);
+    size_t inputs, real_bytes;
+    char *grad;
+
+    *b = (struct bench){0};
+    must(lk_device_open(device, &config, &b->device));
+    must(lk_stream_create(b->device, &track, &b->stream));
+    must(lk_model_create(b->device, b->stream, &r->config, &b->model));
+    real_bytes = lk_device_real_bytes(b->device);
+    b->wide = real_bytes == sizeof(double);
+    for (size_t i = 0; i < b->model->n_params; i++)
+        b->elems += b->model->params[i].elems;
+    if (!r->config.described) {
+        must(lk_device_alloc(b->device, b->elems * real_bytes, &b->grads));
+        memset(b->grads, 0x7f, b->elems * real_bytes); /* to be overwritten */
+    }
+    grad = b->grads;
+    for (size_t i = 0; i < b->model->n_params && grad; i++) {
+        b->model->params[i].grad = grad;
+        grad += b->model->params[i].elems * real_bytes;
+    }
+    inputs = lk_sample_inputs(&b->model->sample);
+    must(lk_alloc(&b->pixels, (size_t)r->samples * inputs, 1));
+    for (size_t i = 0; i < (size_t)r->samples * inputs; i++)
+        b->pixels[i] = (uint8_t)lk_rng_below(&g, 256);
+    b->targets = random_tokens(&g, (size_t)r->samples, (size_t)b->model->vocab);
+    b->batch = (struct lk_batch){r->samples, b->model->sample, b->pixels, b->targets};
+}
+
+static void bench_close(struct bench *b)
+{
+    lk_model_destroy(b->model);
+    lk_device_free(b->device, b->grads);
+    lk_stream_destroy(b->stream);
+    lk_device_close(b->device);
+    free(b->pixels);
+}
+
+static double real_at(const struct bench *b, const void *x, size_t i)
+{
+    return b->wide ? ((const double *)x)[i] : (double)((const float *)x)[i];
+}
+
+static double loss_of(struct bench *b)
+{
+    must(b->model->ops->forward(b->model, &b->batch, NAN));
+    must(lk_stream_sync(b->stream, lk_deadline_in(timeout_ns)));
+    return real_at(b, b->model->loss, 0);
+}
+
+static void backward(struct bench *b, double seed, bool accumulate, const struct lk_grad_hook *hook)
+{
+    must(b->model->ops->backward(b->model, &b->batch, seed, accumulate, hook));
+    must(lk_stream_sync(b->stream, lk_deadline_in(timeout_ns)));
+}
+
+/* Move away from biases of 0, at which the relus of dark pixels would lie on their kink. */
+static void perturb(struct bench *b)
+{
+    struct lk_rng g = lk_rng_init(5, 0);
+
+    for (size_t i = 0; i < b->model->n_params; i++)
+        for (size_t j = 0; j < b->model->params[i].elems; j++)
+            ((double *)b->model->params[i].data)[j] += 0.2 * lk_rng_normal(&g);
+}
+
+/*
+ * Central differences of step 1e-7 err by rounding, 2^-52 |f| / h, a few 1e-9, and where a relu or
+ * a maximum turns within the step: at so short a step at no element here. Every seventh element of
+ * a tensor is tried, the first one always.
+ */
+START_TEST(gradients_are_the_loss_derivatives)
+{
+    const double h = 1e-7, tolerance = 1e-6;
+    struct bench b;
+    size_t nonzero = 0;
+
+    bench_open(&b, "reference", &rows[_i]);
+    perturb(&b);
+    loss_of(&b);
+    backward(&b, 0.5, false, NULL);
+    for (size_t i = 0; i < b.model->n_params; i++) {
+        double *data = b.model->params[i].data;
+        const double *grad = b.model->params[i].grad;
+        size_t step = b.model->params[i].elems / 16 + 1;
+
+        for (size_t j = 0; j < b.model->params[i].elems; j += step) {
+            double at = data[j], up, down;
+
+            data[j] = at + h;
+            up = loss_of(&b);
+            data[j] = at - h;
+            down = loss_of(&b);
+            data[j] = at;
+            ck_assert_msg(fabs(grad[j] - 0.5 * (up - down) / (2 * h)) <= tolerance,
+                          "%s[%zu]: gradient %.12g, difference %.12g", b.model->params[i].name, j,
+                          grad[j], 0.5 * (up - down) / (2 * h));
+            nonzero += fabs(grad[j]) > 100 * tolerance;
+        }
+    }
+    ck_assert_uint_gt(nonzero, 50);
+    bench_close(&b);
+}
+END_TEST
+
+/* Layers of sums of a few hundred terms, and divisions by deviations of few values. */
+START_TEST(cpu_follows_the_reference)
+{
+    const double tolerance = 2e-4;
+    struct bench cpu, ref;
+
+    bench_open(&cpu, "cpu", &rows[_i]);
+    bench_open(&ref, "reference", &rows[_i]);
+    ck_assert_double_eq_tol(loss_of(&cpu), loss_of(&ref), tolerance);
+    backward(&cpu, 1, false, NULL);
+    backward(&ref, 1, false, NULL);
+    for (size_t i = 0; i < cpu.model->n_params; i++)
+        for (size_t j = 0; j < cpu.model->params[i].elems; j++)
+            ck_assert_msg(fabs(real_at(&cpu, cpu.model->params[i].grad, j) -
+                               real_at(&ref, ref.model->params[i].grad, j)) <= tolerance,
+                          "%s[%zu]: %g, reference %g", cpu.model->params[i].name, j,
+                          real_at(&cpu, cpu.model->params[i].grad, j),
+                          real_at(&ref, ref.model->params[i].grad, j));
+    for (size_t i = 0; i < cpu.model->n_buffers; i++)
+        for (size_t j = 0; j < cpu.model->buffers[i].elems; j++)
+            ck_assert_double_eq_tol(real_at(&cpu, cpu.model->buffers[i].data, j),
+                                    real_at(&ref, ref.model->buffers[i].data, j), tolerance);
+    bench_close(&cpu);
+    bench_close(&ref);
+}
+END_TEST
+
+START_TEST(accumulating_adds)
+{
+    struct bench b;
+    double *once = NULL;
+
+    bench_open(&b, "reference", &rows[_i]);
+    must(lk_alloc(&once, b.elems, sizeof *once));
+    loss_of(&b);
+    backward(&b, 1, false, NULL);
+    memcpy(once, b.grads, b.elems * sizeof *once);
+    loss_of(&b);
+    backward(&b, 2, true, NULL);
+    for (size_t i = 0; i < b.elems; i++)
+        ck_assert_double_eq_tol(((double *)b.grads)[i], 3 * once[i], 1e-11);
+    free(once);
+    bench_close(&b);
+}
+END_TEST
+
+/* ---- The hook ---- */
+
+struct hook_log {
+    struct bench *b;
+    size_t ready[256], n;
+    size_t released;
+};
+
+static enum lk_status note(void *ctx, size_t param)
+{
+    struct hook_log *log = ctx;
+
+    ck_assert_uint_lt(log->n, LK_COUNT(log->ready));
+    log->ready[log->n++] = param;
+    return LK_OK;
+}
+
+/* Ops run at once on the reference device: what reads the weights later reads NaN. */
+static enum lk_status spoil(void *ctx, size_t param)
+{
+    struct hook_log *log = ctx;
+    const struct lk_param *p = &log->b->model->params[param];
+
+    for (size_t i = 0; i < p->elems; i++)
+        ((double *)p->data)[i] = NAN;
+    log->released++;
+    return LK_OK;
+}
+
+/* PyTorch's order: the reverse of registration by modules; weights come before biases in those of
+ * more than two dimensions and in norms, behind them in linear layers. */
+START_TEST(gradients_come_in_order_and_weights_are_released)
+{
+    struct hook_log log = {0};
+    const struct lk_grad_hook hook = {.ready = note, .released = spoil, .ctx = &log};
+    struct bench b;
+
+    bench_open(&b, "reference", &rows[_i]);
+    log.b = &b;
+    loss_of(&b);
+    backward(&b, 1, false, &hook);
+    ck_assert_uint_eq(log.n, b.model->n_params);
+    ck_assert_uint_eq(log.released, b.model->n_params);
+    for (size_t i = 0; i < log.n; i++) {
+        size_t param = b.model->n_params - 1 - i;
+        const char *name = b.model->params[param].name;
+        bool linear = !strncmp(name, "fc.", 3) || !strncmp(name, "classifier.", 11);
+        bool alone = strstr(name, "conv") || strstr(name, "downsample.0");
+
+        if (!linear && !alone)
+            param += strstr(name, "bias") ? -1UL : 1UL;
+        ck_assert_msg(log.ready[i] == param, "%zu: %s", i, b.model->params[log.ready[i]].name);
+    }
+    for (size_t i = 0; i < b.elems; i++)
+        ck_assert(isfinite(((double *)b.grads)[i]));
+    bench_close(&b);
+}
+END_TEST
+
+/* ---- Sizes ---- */
+
+/* torchvision's models: parameters, batch norms, and published products of a forward pass (1.81,
+ * 4.09, 15.47 GMAC) with the number of them here, all convolutions and linear layers. */
+static const struct {
+    const char *name;
+    size_t elems, params, buffers;
+    double gmac, published;
+    const char *first, *last;
+} sizes[] = {
+    {"resnet18", 11689512, 62, 40, 1.814, 1.8, "conv1.weight", "fc.bias"},
+    {"resnet50", 25557032, 161, 106, 4.089, 4.1, "conv1.weight", "fc.bias"},
+    {"vgg16", 138357544, 32, 0, 15.470, 15.5, "features.0.weight", "classifier.6.bias"},
+    {"gpt2-medium", 354823168, 292, 0, 0, 0, "wte.weight", "ln_f.bias"},
+    {"gpt2-large", 774030080, 436, 0, 0, 0, "wte.weight", "ln_f.bias"},
+    {"gpt2-xl", 1557611200, 580, 0, 0, 0, "wte.weight", "ln_f.bias"},
+};
+
+START_TEST(presets_have_the_published_sizes)
+{
+    const struct row r = {
+        {.name = sizes[_i].name, .max_samples = 1, .blank = true, .described = true}, 1};
+    struct bench b;
+    double first;
+
+    bench_open(&b, "cpu", &r);
+    ck_assert_uint_eq(b.elems, sizes[_i].elems);
+    ck_assert_uint_eq(b.model->n_params, sizes[_i].params);
+    ck_assert_uint_eq(b.model->n_buffers, sizes[_i].buffers);
+    ck_assert_str_eq(b.model->params[0].name, sizes[_i].first);
+    ck_assert_str_eq(b.model->params[sizes[_i].params - 1].name, sizes[_i].last);
+    if (sizes[_i].gmac > 0) { /* the first layer's input has no gradient */
+        first = _i < 2 ? 112.0 * 112 * 147 * 64 : 224.0 * 224 * 27 * 64;
+        ck_assert_double_eq_tol((b.model->flops_per_sample + 2 * first) / 6e9, sizes[_i].gmac,
+                                0.001);
+        ck_assert_double_eq_tol(sizes[_i].gmac, sizes[_i].published, 0.05);
+    }
+    bench_close(&b);
+}
+END_TEST
+
+/* The names of a stage's first block, in torchvision's order. */
+START_TEST(names_are_torchvisions)
+{
+    static const char *const names[] = {"layer2.0.conv1.weight",
+                                        "layer2.0.bn1.weight",
+                                        "layer2.0.bn1.bias",
+                                        "layer2.0.conv2.weight",
+                                        "layer2.0.bn2.weight",
+                                        "layer2.0.bn2.bias",
+                                        "layer2.0.downsample.0.weight",
+                                        "layer2.0.downsample.1.weight",
+                                        "layer2.0.downsample.1.bias",
+                                        "layer2.1.conv1.weight"};
+    const struct row r = {{.name = "resnet18", .max_samples = 1, .blank = true, .described = true},
+                          1};
+    struct bench b;
+
+    bench_open(&b, "cpu", &r);
+    for (size_t i = 0; i < LK_COUNT(names); i++)
+        ck_assert_str_eq(b.model->params[15 + i].name, names[i]);
+    ck_assert_uint_eq(b.model->params[15].elems, 128 * 64 * 9);
+    ck_assert_str_eq(b.model->buffers[0].name, "bn1.running_mean");
+    ck_assert_str_eq(b.model->buffers[14].name, "layer2.0.downsample.1.running_mean");
+    ck_assert_str_eq(b.model->buffers[15].name, "layer2.0.downsample.1.running_var");
+    bench_close(&b);
+}
+END_TEST
+
+/* CIFAR-10's ResNet-18 with 10 classes: a stem of 3 x 3 and no pooling, which the text says. */
+START_TEST(small_images_get_a_small_stem)
+{
+    const struct row r = {{.name = "resnet18",
+                           .image = 32,
+                           .vocab = 10,
+                           .max_samples = 1,
+                           .blank = true,
+                           .described = true},
+                          1};
+    struct bench b;
+
+    bench_open(&b, "cpu", &r);
+    ck_assert_uint_eq(b.model->params[0].elems, 64 * 27);
+    ck_assert_uint_eq(b.elems, 11173962);
+    ck_assert_double_eq_tol(b.model->flops_per_sample / 6e9, 0.556, 0.002);
+    ck_assert_msg(strstr(b.model->config_text, "3 x 3 (CIFAR)") != NULL, "%s",
+                  b.model->config_text);
+    bench_close(&b);
+}
+END_TEST
+
+static const struct {
+    struct lk_model_config config;
+    const char *message;
+} bad[] = {
+    {{.name = "resnet18", .layers = 12, .max_samples = 1},
+     "layers 12: there are networks of 10, 18"},
+    {{.name = "vgg16", .layers = 12, .max_samples = 1}, "layers 12: there are networks of 11, 13"},
+    {{.name = "vgg16", .image = 31, .max_samples = 1}, "image 31 is below 32"},
+    {{.name = "resnet18", .heads = 2, .max_samples = 1}, "has no heads and no context"},
+    {{.name = "resnet18", .image = 5000, .max_samples = 1}, "image 5000 is not in 1..4096"},
+    {{.name = "gpt", .image = 32, .max_samples = 1}, "model gpt: has no images"},
+};
+
+START_TEST(bad_configurations_are_refused)
+{
+    const struct lk_device_config config = {.slowdown = 1};
+    const struct lk_track_info track = {.name = "compute", .kind = LK_TRACK_COMPUTE};
+    struct lk_device *d;
+    struct lk_stream *s;
+    struct lk_model *m = NULL;
+
+    must(lk_device_open("reference", &config, &d));
+    must(lk_stream_create(d, &track, &s));
+    ck_assert_int_eq(lk_model_create(d, s, &bad[_i].config, &m), LK_EUSAGE);
+    ck_assert_msg(strstr(lk_error_text(), bad[_i].message) != NULL, "%s", lk_error_text());
+    ck_assert_ptr_null(m);
+    lk_stream_destroy(s);
+    lk_device_close(d);
+}
+END_TEST
+
+START_TEST(batches_that_do_not_fit_are_refused)
+{
+    const struct row one = {
+        {.name = "resnet18", .layers = 10, .channels = 2, .image = 8, .max_samples = 2, .seed = 1},
+        1};
+    struct bench b;
+
+    bench_open(&b, "cpu", &one);
+    /* The last stage is one pixel: one sample has no variance. */
+    ck_assert_int_eq(b.model->ops->forward(b.model, &b.batch, NAN), LK_EUSAGE);
+    ck_assert_msg(strstr(lk_error_text(), "has no variance") != NULL, "%s", lk_error_text());
+    b.batch.shape = lk_sample_image(3, 8, 9);
+    ck_assert_int_eq(b.model->ops->forward(b.model, &b.batch, NAN), LK_EUSAGE);
+    ck_assert_msg(strstr(lk_error_text(), "image of 3 x 8 x 9") != NULL, "%s", lk_error_text());
+    b.batch.shape = lk_sample_text(4);
+    ck_assert_int_eq(b.model->ops->forward(b.model, &b.batch, NAN), LK_EUSAGE);
+    bench_close(&b);
+}
+END_TEST
+
+/* Weights and running statistics go through a file. */
+START_TEST(files_hold_buffers)
+{
+    struct row other = rows[0];
+    struct bench a, b;
+    char *path = scratch_path(scratch_dir, "weights");
+
+    bench_open(&a, "cpu", &rows[0]);
+    loss_of(&a);
+    must(lk_model_export(a.model, path));
+    other.config.seed = 9;
+    bench_open(&b, "cpu", &other);
+    must(lk_model_import(b.model, path));
+    for (size_t i = 0; i < a.model->n_buffers; i++)
+        ck_assert_mem_eq(a.model->buffers[i].data, b.model->buffers[i].data,
+                         a.model->buffers[i].elems * sizeof(float));
+    ck_assert_double_eq(loss_of(&a), loss_of(&b));
+    bench_close(&a);
+    bench_close(&b);
+    free(path);
+}
+END_TEST
+
+SUITE(models_image, c)
+{
+    tcase_add_checked_fixture(c, NULL, pairs_free);
+    tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
+    tcase_add_loop_test(c, gradients_are_the_loss_derivatives, 0, ROWS);
+    tcase_add_loop_test(c, cpu_follows_the_reference, 0, ROWS);
+    tcase_add_loop_test(c, accumulating_adds, 0, ROWS);
+    tcase_add_loop_test(c, gradients_come_in_order_and_weights_are_released, 0, ROWS);
+    tcase_add_loop_test(c, presets_have_the_published_sizes, 0, LK_COUNT(sizes));
+    tcase_add_test(c, names_are_torchvisions);
+    tcase_add_test(c, small_images_get_a_small_stem);
+    tcase_add_loop_test(c, bad_configurations_are_refused, 0, LK_COUNT(bad));
+    tcase_add_test(c, batches_that_do_not_fit_are_refused);
+    tcase_add_test(c, files_hold_buffers);
+}
