@@ -34,12 +34,13 @@ static struct lk_deadline soon(void)
     return lk_deadline_in(SOON_S * LK_NS_PER_S);
 }
 
-static struct lk_loader *make(int depth, int accumulation, double delay_s)
+static struct lk_loader *make(int depth, int workers, int accumulation, double delay_s)
 {
     struct lk_loader_config c = {.dataset = dataset,
                                  .sampler = {.ranks = RANKS, .rank = 1, .shuffle = true, .seed = 4},
                                  .local_batch = BATCH,
                                  .depth = depth,
+                                 .workers = workers,
                                  .accumulation = accumulation,
                                  .delay_s = delay_s};
     struct lk_loader *l = NULL;
@@ -73,15 +74,17 @@ static void expect(const struct lk_batch *b, size_t n)
 }
 
 static const struct {
-    int depth, accumulation;
-} shapes[] = {{0, 1}, {1, 1}, {2, 1}, {5, 1}, {0, 4}, {1, 4}, {3, 4}};
+    int depth, workers, accumulation;
+} shapes[] = {{0, 1, 1}, {1, 1, 1}, {2, 1, 1}, {5, 1, 1}, {0, 1, 4}, {1, 1, 4},
+              {3, 1, 4}, {2, 2, 1}, {5, 3, 1}, {1, 4, 1}, {0, 3, 2}, {7, 5, 4}};
 
-/* Every batch is right when it is returned, and still right after accumulation - 1 more. */
+/* Every batch is right when it is returned, and still right after accumulation - 1 more, whatever
+ * the number of threads. */
 START_TEST(batches_in_order)
 {
     enum { BATCHES = 40 };
     int hold = shapes[_i].accumulation;
-    struct lk_loader *l = make(shapes[_i].depth, hold, 0);
+    struct lk_loader *l = make(shapes[_i].depth, shapes[_i].workers, hold, 0);
     struct lk_batch got[BATCHES];
 
     for (size_t n = 0; n < BATCHES; n++) {
@@ -98,7 +101,7 @@ END_TEST
 /* With an hour's delay a batch cannot arrive in time; the loader still ends at once. */
 START_TEST(deadline_and_stop)
 {
-    struct lk_loader *l = make(2, 1, 3600);
+    struct lk_loader *l = make(2, _i, 1, 3600);
     struct lk_batch b;
 
     ck_assert_int_eq(lk_loader_next(l, lk_deadline_in(LK_NS_PER_MS), &b), LK_ETIMEOUT);
@@ -109,7 +112,7 @@ END_TEST
 START_TEST(delay_is_at_least_as_asked)
 {
     uint64_t began = lk_monotonic_ns(); /* before the thread, which loads ahead */
-    struct lk_loader *l = make(_i, 1, 0.02);
+    struct lk_loader *l = make(_i, 1, 1, 0.02);
     struct lk_batch b;
 
     for (int n = 0; n < 3; n++)
@@ -122,7 +125,7 @@ END_TEST
 START_TEST(stopped_at_any_time)
 {
     for (int n = 0; n < 20; n++) {
-        struct lk_loader *l = make(3, 2, 0);
+        struct lk_loader *l = make(3, 1 + n % 3, 2, 0);
         struct lk_batch b;
 
         for (int i = 0; i < n; i++)
@@ -153,7 +156,7 @@ START_TEST(failing_data)
     int fd = mkstemp(path);
     const struct lk_sample_shape one = lk_sample_text(1);
     struct lk_loader_config c = {
-        .sampler = {.ranks = 1}, .local_batch = 1, .depth = _i, .accumulation = 1};
+        .sampler = {.ranks = 1}, .local_batch = 1, .depth = _i, .workers = _i, .accumulation = 1};
     struct lk_loader *l = NULL;
     struct lk_batch b;
     enum lk_status st = LK_OK;
@@ -199,6 +202,35 @@ static void emit(void *ctx, const struct lk_span *s)
     atomic_store(&k->spans, n + 1);
 }
 
+/* Of several threads that fail, the batch that comes first says why, and all before it come. */
+START_TEST(the_first_error_is_reported)
+{
+    char path[] = "/tmp/lockstep-loader-XXXXXX";
+    uint16_t tokens[64];
+    int fd = mkstemp(path);
+    const struct lk_sample_shape one = lk_sample_text(1);
+    struct lk_loader_config c = {
+        .sampler = {.ranks = 1}, .local_batch = 1, .depth = 4, .workers = 4, .accumulation = 1};
+    struct lk_loader *l = NULL;
+    struct lk_batch b;
+
+    for (size_t i = 0; i < 64; i++)
+        tokens[i] = i < 20 ? 7 : (uint16_t)(1000 + i); /* beyond the vocabulary from token 20 on */
+    ck_assert_int_eq(write(fd, tokens, sizeof tokens), sizeof tokens);
+    ck_assert_int_eq(lk_dataset_file(path, LK_DATA_UINT16, &one, 100, &c.dataset), LK_OK);
+    ck_assert_int_eq(lk_loader_create(device, &c, &l), LK_OK);
+    for (int n = 0; n < 19; n++) /* batch n has tokens n and n + 1 */
+        ck_assert_msg(lk_loader_next(l, soon(), &b) == LK_OK, "%d: %s", n, lk_error_text());
+    ck_assert_int_eq(lk_loader_next(l, soon(), &b), LK_EPARSE);
+    ck_assert_msg(strstr(lk_error_text(), "token 20 is 1020, the vocabulary has 100") != NULL, "%s",
+                  lk_error_text());
+    lk_loader_destroy(l);
+    lk_dataset_destroy(c.dataset);
+    close(fd);
+    unlink(path);
+}
+END_TEST
+
 START_TEST(spans)
 {
     static const struct lk_sink_ops ops = {.name = "test", .track_open = track_open, .emit = emit};
@@ -229,10 +261,11 @@ SUITE(loader, c)
 {
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, batches_in_order, 0, sizeof shapes / sizeof *shapes);
-    tcase_add_test(c, deadline_and_stop);
+    tcase_add_loop_test(c, deadline_and_stop, 1, 3);
     tcase_add_loop_test(c, delay_is_at_least_as_asked, 0, 2);
     tcase_add_test(c, stopped_at_any_time);
     tcase_add_test(c, too_few_samples);
-    tcase_add_loop_test(c, failing_data, 0, 3);
+    tcase_add_loop_test(c, failing_data, 0, 4);
+    tcase_add_test(c, the_first_error_is_reported);
     tcase_add_test(c, spans);
 }
