@@ -30,6 +30,12 @@
 #define LK_PERIOD_CONFIG_KEY       "steps_are"       /* "periods of ...": of one without marks */
 #define LK_BLOCKING_CONFIG_KEY     "collectives_are" /* "calls": of one in which the host waits */
 #define LK_GROUPS_CONFIG_KEY       "gradient_ranks"  /* of one with groups smaller than the job */
+/* Of our own runs: the model's shape, "layers 3, heads 3, channels 48, context 64, vocab 256"; the
+ * bytes that a sample takes beside weights, gradients and states; and, with SyncBatchNorm, its
+ * layers as lk_run_facts_sync_bn reads them. */
+#define LK_SHAPE_CONFIG_KEY      "model_shape"
+#define LK_ACTIVATION_CONFIG_KEY "activation_bytes_per_sample"
+#define LK_SYNC_BN_CONFIG_KEY    "sync_batch_norm_layers"
 /* Number of gradients in each backward of an import that has no sizes of them. */
 #define LK_GRADIENTS_CONFIG_KEY "gradients_a_backward"
 
@@ -41,9 +47,16 @@ struct lk_run_facts {
     /* The reason why GPU records are missing, borrowed from the header; NULL: they are not. */
     const char *no_gpu_records;
     double gpu_max_sm_clock_mhz, gpu_power_limit_w; /* NaN: unknown */
+    struct lk_job_transformer transformer;          /* layers 0: the model is none, or unknown */
+    double activation_bytes;                        /* of a sample; NaN: unknown */
 };
 
 /* LK_EPARSE: the recorded prefetch depth is not a count. */
 enum lk_status lk_run_facts_read(const struct lk_run_info *info, struct lk_run_facts *out);
+
+/* Read SyncBatchNorm's layers in forward order, "64@0.25 128@0.5": channels, and the share of
+ * forward before each by the count of operations. None: *n is 0. LK_EPARSE: the text is none. */
+enum lk_status lk_run_facts_sync_bn(const struct lk_run_info *info, struct lk_job_sync_bn **out,
+                                    size_t *n);
 
 #endif

@@ -8,6 +8,7 @@
 #include "facts/run_facts.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,6 +168,49 @@ static bool has_masters(const char *dtype)
            lk_dtype_has_masters((enum lk_dtype)t);
 }
 
+/* Read a transformer's shape; its dtype says how wide activations are. */
+static struct lk_job_transformer transformer_of(const char *shape, const char *dtype)
+{
+    struct lk_job_transformer t = {0};
+    int type = 0, n;
+
+    n = shape ? sscanf(shape, "layers %d, heads %d, channels %d, context %d, vocab %d", &t.layers,
+                       &t.heads, &t.hidden, &t.sequence, &t.vocabulary)
+              : 0;
+    if (n != 5)
+        return (struct lk_job_transformer){0};
+    t.activation_bytes = 4;
+    if (dtype && lk_words_match(&lk_dtype_words, dtype, &type))
+        t.activation_bytes = (int)lk_dtype_bytes((enum lk_dtype)type);
+    return t;
+}
+
+enum lk_status lk_run_facts_sync_bn(const struct lk_run_info *info, struct lk_job_sync_bn **out,
+                                    size_t *n)
+{
+    const char *text = lk_run_info_value(info, LK_SYNC_BN_CONFIG_KEY), *at = text;
+    struct lk_job_sync_bn *rows = NULL;
+    enum lk_status st = LK_OK;
+    size_t capacity = 0, count = 0;
+
+    while (at && *at) {
+        struct lk_job_sync_bn row;
+        int length = 0;
+
+        if (sscanf(at, "%d@%lf%n", &row.channels, &row.at, &length) != 2 || row.channels < 1 ||
+            !(row.at >= 0 && row.at <= 1) || (at[length] && at[length] != ' '))
+            LK_TRY(lk_fail(LK_EPARSE, "configuration " LK_SYNC_BN_CONFIG_KEY ": '%s'", text));
+        LK_TRY(lk_array_grow(&rows, &capacity, count + 1, sizeof *rows));
+        rows[count++] = row;
+        at += length + (at[length] == ' ');
+    }
+    *n = count;
+    LK_HAND_OVER(out, rows);
+out:
+    free(rows);
+    return st;
+}
+
 enum lk_status lk_run_facts_read(const struct lk_run_info *info, struct lk_run_facts *out)
 {
     static const char none[] = "none: ";
@@ -184,6 +228,9 @@ enum lk_status lk_run_facts_read(const struct lk_run_info *info, struct lk_run_f
         .shared_gpu = is(lk_run_info_value(info, "share-gpu"), "yes"),
         .gpu_max_sm_clock_mhz = number_of(lk_run_info_value(info, LK_GPU_CONFIG_MAX_CLOCK)),
         .gpu_power_limit_w = number_of(lk_run_info_value(info, LK_GPU_CONFIG_POWER_LIMIT)),
+        .transformer = transformer_of(lk_run_info_value(info, LK_SHAPE_CONFIG_KEY),
+                                      lk_run_info_value(info, "dtype")),
+        .activation_bytes = number_of(lk_run_info_value(info, LK_ACTIVATION_CONFIG_KEY)),
     };
     if (records && !strncmp(records, none, sizeof none - 1))
         out->no_gpu_records = records + sizeof none - 1;

@@ -564,6 +564,12 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->recorded_buckets = lk_run_info_value(info, LK_BUCKETS_CONFIG_KEY) != NULL;
     j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
     j->master_weights = j->gradient_as_bucket_view && facts.master_weights;
+    j->transformer = facts.transformer;
+    if (facts.activation_bytes > 0)
+        LK_PASS(lk_quantity_set(&j->memory_per_sample_bytes, facts.activation_bytes, NAN, NAN, 0,
+                                "the buffers of %s on the device %s", info->model, info->device));
+    LK_PASS(
+        lk_fail_context(lk_run_facts_sync_bn(info, &j->sync_bn, &j->n_sync_bn), "%s", run->dir));
     if (!isnan(info->flops_per_sample))
         LK_PASS(lk_quantity_set(&j->flops_per_sample, info->flops_per_sample, NAN, NAN, 0,
                                 "counted from the shapes of %s", info->model));

@@ -230,6 +230,53 @@ static enum lk_status add_fixed(const struct lk_run *run, struct lk_job *j)
     return LK_OK;
 }
 
+/* ---- SyncBatchNorm ---- */
+
+/* Return the first collective of this kind and size in [from, to) of a step; NULL: there is none.
+ */
+static struct lk_job_collective *find(struct lk_job *j, enum lk_coll coll, uint64_t bytes,
+                                      double from, double to)
+{
+    for (size_t i = 0; i < j->n_collectives; i++) {
+        struct lk_job_collective *c = &j->collectives[i];
+        enum lk_coll is;
+
+        if (lk_job_collective_placed(c, &is) && is == coll && c->bytes == bytes && !c->ranks &&
+            c->at >= from && c->at < to)
+            return c;
+    }
+    return NULL;
+}
+
+static void take_out(struct lk_job *j, struct lk_job_collective *c)
+{
+    size_t i = (size_t)(c - j->collectives);
+
+    free(c->function);
+    lk_quantity_fini(&c->exposed_s);
+    memmove(c, c + 1, (--j->n_collectives - i) * sizeof *c);
+}
+
+/* Take the collectives of SyncBatchNorm's layers out of the list, and put the layers where they
+ * were. pre: the list is sorted by position. */
+static void place_sync_bn(struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_sync_bn; i++) {
+        uint64_t channels = (uint64_t)j->sync_bn[i].channels;
+        struct lk_job_collective *gather =
+            find(j, LK_ALL_GATHER, (2 * channels + 1) * sizeof(float), 0, 1);
+        struct lk_job_collective *reduce;
+
+        if (gather) {
+            j->sync_bn[i].at = gather->at;
+            take_out(j, gather);
+        }
+        reduce = find(j, LK_ALL_REDUCE, 2 * channels * sizeof(float), 1, 2);
+        if (reduce)
+            take_out(j, reduce);
+    }
+}
+
 /* ---- All ---- */
 
 enum lk_status lk_job_collectives_fill(const struct lk_run_set *set, struct lk_job *j)
@@ -255,6 +302,7 @@ enum lk_status lk_job_collectives_fill(const struct lk_run_set *set, struct lk_j
                         &j->collectives[j->n_collectives]));
     if (c.n)
         qsort(j->collectives, c.n, sizeof *j->collectives, by_position);
+    place_sync_bn(j);
     LK_TRY(add_fixed(&set->runs[first], j));
 out:
     free(c.of);

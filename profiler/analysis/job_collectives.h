@@ -8,6 +8,9 @@
  * bytes and its exposed time sum to those of the traces. With one micro-batch a step, what is ready
  * before the end of backward is taken to come with every micro-batch.
  *
+ * Those of SyncBatchNorm's layers, which a run of our own names (facts/run_facts.h), are none of
+ * them: they only say where in forward each layer is.
+ *
  * A collective that no model has takes the time that it exposed, whatever the number of ranks: it
  * is added to the gap of every row of compute, whose source says so.
  */

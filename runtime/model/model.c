@@ -430,6 +430,7 @@ void lk_model_fini(struct lk_model *m)
     if (m->device && m->n_buffers)
         lk_device_free(m->device, m->buffers[0].data);
     free(m->buffers);
+    free(m->norms);
     if (!m->device)
         return;
     lk_device_free(m->device, m->weights);

@@ -156,6 +156,11 @@ struct lk_model { /* first member of a model's own struct */
      * search for unused parameters. Else 0. */
     double input_s, gap_s;
     bool find_unused_parameters;
+    struct lk_model_norm { /* batch norms that synchronise, in forward order */
+        int channels;
+        double at; /* share of forward's operations before it */
+    } * norms;
+    size_t n_norms;
     bool synchronises; /* a rank's loss depends on other ranks' samples (SyncBatchNorm) */
     size_t kinks; /* relus and maxima of a sample: where one turns, the gradient is discontinuous */
     char sample_unit[48];              /* "sequence of 64 tokens" */

@@ -271,23 +271,49 @@ out:
     return st;
 }
 
+/* Return the products of a sample forward. */
+static double products(const struct lk_image_node *n)
+{
+    double depth = (double)n->shape.inputs;
+
+    if (n->kind == LK_IMAGE_CONV)
+        depth *= (double)(n->shape.kernel * n->shape.kernel);
+    else if (n->kind != LK_IMAGE_LINEAR)
+        return 0;
+    return (double)out_elems(n) * depth;
+}
+
 /* Count operations, kinks and positions of a sample: 2 a product forward and 4 backward, where the
  * first layer's input needs no gradient. */
 static void count(struct lk_image *g)
 {
     for (size_t i = 0; i < g->n_nodes; i++) {
         const struct lk_image_node *n = &g->nodes[i];
-        bool linear = n->kind == LK_IMAGE_LINEAR;
-        double area = linear ? 1 : (double)(n->shape.kernel * n->shape.kernel);
-        double products = (double)out_elems(n) * area * (double)n->shape.inputs;
 
-        if (linear || n->kind == LK_IMAGE_CONV)
-            g->base.flops_per_sample += (n->in < 0 ? 4 : 6) * products;
+        g->base.flops_per_sample += (n->in < 0 ? 4 : 6) * products(n);
         if (n->relu || n->kind == LK_IMAGE_MAXPOOL)
             g->base.kinks += out_elems(n);
         if (n->kind == LK_IMAGE_CONV && n->out_pixels > (size_t)g->base.positions)
             g->base.positions = (int)n->out_pixels;
     }
+}
+
+/* List the batch norms with the share of forward's products before each, its own convolution's
+ * included. */
+static enum lk_status list_norms(struct lk_image *g)
+{
+    double all = 0, done = 0;
+
+    LK_PASS(lk_alloc(&g->base.norms, g->n_norms, sizeof *g->base.norms));
+    for (size_t i = 0; i < g->n_nodes; i++)
+        all += products(&g->nodes[i]);
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        done += products(&g->nodes[i]);
+        if (g->nodes[i].norm)
+            g->base.norms[g->base.n_norms++] =
+                (struct lk_model_norm){(int)g->nodes[i].shape.outputs, fmin(1, done / all)};
+    }
+    return LK_OK;
 }
 
 enum lk_status lk_image_create(const struct lk_model_ops *ops, struct lk_device *d,
@@ -318,6 +344,8 @@ enum lk_status lk_image_create(const struct lk_model_ops *ops, struct lk_device 
     lay_out(g, &a);
     count(g);
     g->base.synchronises = config->sync_batch_norm && g->n_norms > 0;
+    if (g->base.synchronises)
+        LK_TRY(list_norms(g));
     lk_sample_text_of(&g->base.sample, g->base.sample_unit, sizeof g->base.sample_unit);
     snprintf(g->base.config_text, sizeof g->base.config_text, "%s, %s, classes %d", text,
              g->base.sample_unit, config->vocab);

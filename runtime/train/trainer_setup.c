@@ -390,6 +390,38 @@ static enum lk_status describe_update(const struct trainer *t, struct lk_run_inf
     return lk_run_info_config(info, "parameter_update", text);
 }
 
+/* Say what a sample takes beside weights, gradients and states: by how much two samples take more
+ * than one. */
+static enum lk_status describe_activations(const struct trainer *t, struct lk_run_info *info)
+{
+    struct lk_model_config two = t->config->model;
+    struct lk_model *m = NULL;
+    char text[32];
+
+    two.max_samples = 2;
+    LK_PASS(lk_model_create(t->device, t->compute, &two, &m));
+    snprintf(text, sizeof text, "%.0f", m->activation_bytes - t->model->activation_bytes);
+    lk_model_destroy(m);
+    return t->model->activation_bytes > 0 ? lk_run_info_config(info, LK_ACTIVATION_CONFIG_KEY, text)
+                                          : LK_OK;
+}
+
+static enum lk_status describe_norms(const struct lk_model *m, struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+    size_t used = 0, size = 32 * m->n_norms + 1;
+    char *text = NULL;
+
+    LK_TRY(lk_alloc(&text, size, 1));
+    for (size_t i = 0; i < m->n_norms; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%d@%.6f", i ? " " : "",
+                                 m->norms[i].channels, m->norms[i].at);
+    LK_TRY(lk_run_info_config(info, LK_SYNC_BN_CONFIG_KEY, text));
+out:
+    free(text);
+    return st;
+}
+
 static enum lk_status fill(const struct trainer *t, const struct lk_train_config *c,
                            struct lk_run_info *info)
 {
@@ -414,7 +446,10 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     LK_PASS(lk_strdup(&info->comm, c->comm));
     LK_PASS(lk_strdup(&info->model, c->model.name));
     LK_PASS(lk_strdup(&info->sample_unit, m->sample_unit));
-    LK_PASS(lk_run_info_config(info, "model_shape", m->config_text));
+    LK_PASS(lk_run_info_config(info, LK_SHAPE_CONFIG_KEY, m->config_text));
+    LK_PASS(describe_activations(t, info));
+    if (m->synchronises)
+        LK_PASS(describe_norms(m, info));
     if (*m->attention)
         LK_PASS(lk_run_info_config(info, ATTENTION_KEY, m->attention));
     LK_PASS(describe_update(t, info));
