@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Step time of `lockstep run` against PyTorch DDP over gloo, on this machine.
 
-The same GPT from the same weights file on the same tokens, one thread a rank, rank r on CPU r.
+The same GPT, or with --model resnet the same ResNet for CIFAR-10, from the same weights file on the same samples, one
+thread a rank, rank r on CPU r.
 Rounds are interleaved (ours, theirs, ours, ...); of a run the median step after the first
 `--skip` counts, and the ratio of each round goes into a bootstrap. No ratio is printed unless
 the losses of the first 20 steps agree to 1e-3, nor where PyTorch runs on the reference BLAS.
@@ -32,11 +33,31 @@ def free_port():
 
 
 def shape(a):
+    if a.model == "resnet":
+        return {"layers": a.layers, "channels": a.channels}
     return {k: getattr(a, k) for k in ("layers", "heads", "channels", "context")}
 
 
+def model_options(a):
+    if a.model == "resnet":
+        return ["--model", "resnet18", "--image", "32", "--vocab", "10"]
+    return ["--model", "gpt", "--vocab", "256"]
+
+
+def write_data(a, path):
+    g = random.Random(7)
+    with open(path, "wb") as f:
+        if a.model == "resnet":  # records of CIFAR-10: a label, and pixels that depend on it
+            for _ in range(512):
+                label = g.randrange(10)
+                f.write(bytes([label]) + bytes(min(255, 10 * label + g.randrange(160)) for _ in range(3072)))
+        else:
+            words = [bytes(g.choices(b"etaoinshrdlu", k=g.randint(2, 8))) for _ in range(200)]
+            f.write(b" ".join(g.choices(words, k=60000)))
+
+
 def ours(a, ranks, weights, data, out, export=None, steps=None):
-    command = [a.lockstep, "run", "-n", str(ranks), "--model", "gpt", "--vocab", "256"]
+    command = [a.lockstep, "run", "-n", str(ranks), *model_options(a)]
     for key, value in shape(a).items():
         command += [f"--{key}", str(value)]
     command += ["--data", data, "--no-shuffle", "--drop-last", "--warmup", "0", "--no-trace"]
@@ -57,7 +78,7 @@ def ours(a, ranks, weights, data, out, export=None, steps=None):
 def theirs(a, ranks, weights, data):
     env = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), WORLD_SIZE=str(ranks))
     env.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    command = ["/usr/bin/python3", os.path.join(HERE, "ddp_torch.py"), "--vocab", "256"]
+    command = ["/usr/bin/python3", os.path.join(HERE, "ddp_torch.py"), "--model", a.model]
     for key, value in shape(a).items():
         command += [f"--{key}", str(value)]
     command += ["--steps", str(a.steps), "--local-batch", str(a.local_batch), "--weights", weights]
@@ -116,25 +137,26 @@ def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     a.add_argument("--lockstep", default=os.path.join(HERE, "..", "build", "lockstep"))
     a.add_argument("--ranks", default="1,2")
-    for name, value in (("rounds", 8), ("steps", 40), ("skip", 5), ("layers", 4), ("heads", 4)):
+    a.add_argument("--model", default="gpt", choices=("gpt", "resnet"))
+    for name, value in (("rounds", 8), ("steps", 40), ("skip", 5), ("heads", 4), ("context", 128)):
         a.add_argument("--" + name, type=int, default=value)
-    for name, value in (("channels", 256), ("context", 128), ("local-batch", 4)):
-        a.add_argument("--" + name, type=int, default=value)
+    for name, value in (("layers", "4, of a ResNet 18"), ("channels", "256, of a ResNet 64"), ("local-batch", "4, of a ResNet 16")):
+        a.add_argument("--" + name, type=int, help=value)
     a.add_argument("--learning-rate", type=float, default=1e-3)
     a.add_argument("--weight-decay", type=float, default=0.1)
     a = a.parse_args()
+    for name, gpt, resnet in (("layers", 4, 18), ("channels", 256, 64), ("local_batch", 4, 16)):
+        if getattr(a, name) is None:
+            setattr(a, name, resnet if a.model == "resnet" else gpt)
     if a.steps < AGREE_STEPS or a.steps <= a.skip:
         sys.exit("too few steps")
     with tempfile.TemporaryDirectory() as folder:
         data = os.path.join(folder, "data")
-        g = random.Random(7)
-        words = [bytes(g.choices(b"etaoinshrdlu", k=g.randint(2, 8))) for _ in range(200)]
-        with open(data, "wb") as f:
-            f.write(b" ".join(g.choices(words, k=60000)))
+        write_data(a, data)
         weights = os.path.join(folder, "weights")
         ours(a, 1, None, data, os.path.join(folder, "export"), export=weights, steps=1)
-        print(f"GPT {a.layers} layers, {a.heads} heads, {a.channels} channels, context {a.context}, "
-              f"local batch {a.local_batch}; {a.rounds} interleaved rounds of {a.steps} steps")
+        sizes = ", ".join(f"{k} {v}" for k, v in shape(a).items())
+        print(f"{a.model}: {sizes}, local batch {a.local_batch}; {a.rounds} interleaved rounds of {a.steps} steps")
         print("ranks  ours, ms  PyTorch, ms   ratio  95 % bootstrap   loss difference")
         about = None
         for ranks in (int(x) for x in a.ranks.split(",")):

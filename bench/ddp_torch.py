@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""GPT training step of PyTorch DDP over gloo, to compare with `lockstep run`.
+"""Training step of PyTorch DDP over gloo, of a GPT or of a ResNet for CIFAR-10, to compare with `lockstep run`.
 
-The same model (weights read from a file that `lockstep run --export` wrote), the same tokens
-(sample i of the data file starts at byte i * context; rank r reads samples r, r + K, ...), the same
+The same model (weights read from a file that `lockstep run --export` wrote), the same samples
+(sample i of a text starts at byte i * context; rank r reads samples r, r + K, ...), the same
 optimizer, one thread a rank. Started once a rank with torchrun's variables. Rank 0 prints what it
 computes with (bench/sides.py) as a line of JSON, then one line a step: step,seconds,loss (loss is
 the mean over ranks).
@@ -17,13 +17,41 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from sides import torch_side
+import torch_images
 from torch_gpt2 import GPT, adamw, load_weights
+
+
+class Texts:
+    def __init__(self, a):
+        self.model = GPT(a.layers, a.heads, a.channels, a.context, 256)
+        load_weights(self.model, a.weights)
+        self.data, self.context = np.fromfile(a.data, dtype=np.uint8), a.context
+        self.samples = (len(self.data) - 1) // a.context
+
+    def loss(self, ddp, picks):
+        rows = np.stack([self.data[p * self.context : (p + 1) * self.context + 1] for p in picks])
+        rows = torch.from_numpy(rows.astype(np.int64))
+        return ddp(rows[:, :-1], rows[:, 1:])
+
+
+class Images:
+    def __init__(self, a):
+        self.model = torch_images.ResNet(a.layers, a.channels, 32, 3, 10)
+        torch_images.load(self.model, torch_images.tensors(a.weights))
+        self.pixels, self.classes = torch_images.images(a.data, 0, None)
+        self.samples = len(self.classes)
+
+    def loss(self, ddp, picks):
+        return torch.nn.functional.cross_entropy(ddp(self.pixels[picks].float()), self.classes[picks])
 
 
 def main():
     a = argparse.ArgumentParser(description=__doc__)
-    for name in ("layers", "heads", "channels", "context", "vocab", "local-batch", "steps"):
+    a.add_argument("--model", default="gpt", choices=("gpt", "resnet"))
+    for name in ("layers", "channels", "local-batch", "steps"):
         a.add_argument("--" + name, type=int, required=True)
+    for name in ("heads", "context"):
+        a.add_argument("--" + name, type=int)
     a.add_argument("--weights", required=True)
     a.add_argument("--data", required=True)
     a.add_argument("--learning-rate", type=float, required=True)
@@ -33,22 +61,17 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
-    model = GPT(a.layers, a.heads, a.channels, a.context, a.vocab)
-    load_weights(model, a.weights)
-    optimizer = adamw(model, a.learning_rate, a.weight_decay)
-    ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    side = Images(a) if a.model == "resnet" else Texts(a)
+    optimizer = adamw(side.model, a.learning_rate, a.weight_decay)
+    ddp = DistributedDataParallel(side.model, gradient_as_bucket_view=True)
 
-    data = np.fromfile(a.data, dtype=np.uint8)
-    samples = (len(data) - 1) // a.context
-    order = list(range(rank, samples - samples % world, world))
+    order = list(range(rank, side.samples - side.samples % world, world))
     losses, seconds = [], []
     for step in range(a.steps):
         start = time.perf_counter()
         picks = [order[(step * a.local_batch + i) % len(order)] for i in range(a.local_batch)]
-        rows = np.stack([data[p * a.context : p * a.context + a.context + 1] for p in picks])
-        rows = torch.from_numpy(rows.astype(np.int64))
         optimizer.zero_grad(set_to_none=False)
-        loss = ddp(rows[:, :-1], rows[:, 1:])
+        loss = side.loss(ddp, picks)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
