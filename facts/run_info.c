@@ -168,6 +168,11 @@ static bool has_masters(const char *dtype)
            lk_dtype_has_masters((enum lk_dtype)t);
 }
 
+static bool in_range(int size)
+{
+    return size >= 1 && size <= LK_SHAPE_MAX;
+}
+
 /* Read a transformer's shape; its dtype says how wide activations are. */
 static struct lk_job_transformer transformer_of(const char *shape, const char *dtype)
 {
@@ -177,7 +182,8 @@ static struct lk_job_transformer transformer_of(const char *shape, const char *d
     n = shape ? sscanf(shape, "layers %d, heads %d, channels %d, context %d, vocab %d", &t.layers,
                        &t.heads, &t.hidden, &t.sequence, &t.vocabulary)
               : 0;
-    if (n != 5)
+    if (n != 5 || !in_range(t.layers) || !in_range(t.heads) || !in_range(t.hidden) ||
+        !in_range(t.sequence) || !in_range(t.vocabulary) || t.hidden % t.heads)
         return (struct lk_job_transformer){0};
     t.activation_bytes = 4;
     if (dtype && lk_words_match(&lk_dtype_words, dtype, &type))
@@ -197,8 +203,9 @@ enum lk_status lk_run_facts_sync_bn(const struct lk_run_info *info, struct lk_jo
         struct lk_job_sync_bn row;
         int length = 0;
 
-        if (sscanf(at, "%d@%lf%n", &row.channels, &row.at, &length) != 2 || row.channels < 1 ||
-            !(row.at >= 0 && row.at <= 1) || (at[length] && at[length] != ' '))
+        if (sscanf(at, "%d@%lf%n", &row.channels, &row.at, &length) != 2 ||
+            !in_range(row.channels) || !(row.at >= 0 && row.at <= 1) ||
+            (at[length] && at[length] != ' '))
             LK_TRY(lk_fail(LK_EPARSE, "configuration " LK_SYNC_BN_CONFIG_KEY ": '%s'", text));
         LK_TRY(lk_array_grow(&rows, &capacity, count + 1, sizeof *rows));
         rows[count++] = row;

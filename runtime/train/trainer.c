@@ -47,8 +47,8 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     size_t wide = lk_device_wide_bytes(t->device);
     double seed = lk_reducer_seed(t->reducer);
 
-    LK_PASS(take_buffers(t, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
+    LK_PASS(take_buffers(t, micro_batch));
     LK_PASS(model->forward(t->model, batch, seed));
     LK_PASS(lk_stream_range_end(t->compute));
     LK_PASS(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * wide,

@@ -35,12 +35,16 @@ static const struct {
     const char *options;
     bool sync;
     size_t collectives; /* in job.json, SyncBatchNorm's left out */
+    bool every;         /* of buffers, before every micro-batch's forward */
 } exchanges[] = {
-    {"-n2 --sync-batch-norm", true, 1},
-    {"-n2 --sync-batch-norm --no-broadcast-buffers -a2", true, 0},
-    {"-n2", false, 1},
-    {"-n2 --no-broadcast-buffers", false, 0},
-    {"-n1 --sync-batch-norm", true, 0}, /* nothing to exchange, but the job says what more would */
+    {"-n2 --sync-batch-norm", true, 1, true},
+    {"-n2 --sync-batch-norm --no-broadcast-buffers -a2", true, 0, false},
+    {"-n2", false, 1, true},
+    {"-n2 -a2", false, 1, false},
+    {"-n2 -a2 --sync-every", false, 1, true},
+    {"-n2 --no-broadcast-buffers", false, 0, false},
+    {"-n1 --sync-batch-norm", true, 0,
+     false}, /* nothing to exchange, but the job says what more would */
 };
 
 START_TEST(the_job_says_what_is_exchanged)
@@ -53,8 +57,11 @@ START_TEST(the_job_says_what_is_exchanged)
     j = job_of("run");
     ck_assert_uint_eq(j.n_sync_bn, exchanges[_i].sync ? NORMS : 0);
     ck_assert_uint_eq(j.n_collectives, exchanges[_i].collectives);
-    for (size_t i = 0; i < j.n_collectives; i++)
+    for (size_t i = 0; i < j.n_collectives; i++) {
         ck_assert_str_eq(j.collectives[i].function, "broadcast");
+        ck_assert_uint_eq(j.collectives[i].bytes, 2 * 3 * (4 + 8 + 16 + 32) * sizeof(float));
+        ck_assert_int_eq(j.collectives[i].every_micro_batch, exchanges[_i].every);
+    }
     for (size_t i = 0; i < j.n_sync_bn; i++) {
         static const int channels[NORMS] = {4, 4, 4, 8, 8, 8, 16, 16, 16, 32, 32, 32};
 

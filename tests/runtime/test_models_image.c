@@ -3,10 +3,11 @@
  * reference, the order of gradients, when weights are released, and torchvision's names and sizes.
  */
 #include "base/array.h"
+#include "base/rng.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"
-#include "tests/rigs/kernel_pair.h"
 #include "tests/rigs/must.h"
+#include "tests/rigs/ranks.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
@@ -102,7 +103,9 @@ static void bench_open(struct bench *b, const char *device, const struct row *r)
     must(lk_alloc(&b->pixels, (size_t)r->samples * inputs, 1));
     for (size_t i = 0; i < (size_t)r->samples * inputs; i++)
         b->pixels[i] = (uint8_t)lk_rng_below(&g, 256);
-    b->targets = random_tokens(&g, (size_t)r->samples, (size_t)b->model->vocab);
+    must(lk_alloc(&b->targets, (size_t)r->samples, sizeof *b->targets));
+    for (int i = 0; i < r->samples; i++)
+        b->targets[i] = (int32_t)lk_rng_below(&g, (uint64_t)b->model->vocab);
     b->batch = (struct lk_batch){r->samples, b->model->sample, b->pixels, b->targets};
 }
 
@@ -113,6 +116,7 @@ static void bench_close(struct bench *b)
     lk_stream_destroy(b->stream);
     lk_device_close(b->device);
     free(b->pixels);
+    free(b->targets);
 }
 
 static double real_at(const struct bench *b, const void *x, size_t i)
@@ -287,6 +291,88 @@ START_TEST(gradients_come_in_order_and_weights_are_released)
 }
 END_TEST
 
+/* ---- SyncBatchNorm over unequal batches ---- */
+
+enum { UNEQUAL = 3 };
+static const int unequal[UNEQUAL] = {1, 3, 2};
+
+struct apart {
+    double *grads[UNEQUAL], *buffers[UNEQUAL];
+    struct row row;
+    size_t elems;
+};
+
+/* Run a rank's part of a batch, whose loss counts as much as it has samples, and sum the gradients.
+ */
+static enum lk_status run_part(struct rank *me)
+{
+    const struct lk_track_info track = {.name = "net", .kind = LK_TRACK_COMM};
+    struct apart *a = me->ctx;
+    struct lk_store *store = NULL;
+    struct lk_comm *comm = NULL;
+    struct lk_stream *net = NULL;
+    enum lk_status st = LK_OK;
+    struct bench b = {0};
+    size_t before = 0, inputs;
+
+    bench_open(&b, "reference", &a->row);
+    inputs = lk_sample_inputs(&b.model->sample);
+    LK_TRY(rank_open_tcp(me, 0, timeout_ns, &store, &comm));
+    LK_TRY(lk_stream_create(b.device, &track, &net));
+    LK_TRY(b.model->ops->join(b.model, comm, net));
+    for (int r = 0; r < me->rank; r++)
+        before += (size_t)unequal[r];
+    b.batch.samples = unequal[me->rank];
+    b.batch.inputs = b.pixels + before * inputs;
+    b.batch.targets = b.targets + before;
+    LK_TRY(b.model->ops->forward(b.model, &b.batch, NAN));
+    LK_TRY(b.model->ops->backward(b.model, &b.batch, unequal[me->rank] / 6.0, false, NULL));
+    LK_TRY(lk_comm_run(comm, &(struct lk_coll_call){.coll = LK_ALL_REDUCE,
+                                                    .dtype = LK_F64,
+                                                    .buf = b.grads,
+                                                    .count = b.elems,
+                                                    .index = -1}));
+    memcpy(a->grads[me->rank], b.grads, b.elems * sizeof(double));
+    memcpy(a->buffers[me->rank], b.model->buffers[0].data, b.model->buffer_elems * sizeof(double));
+out:
+    lk_stream_destroy(net);
+    bench_close(&b);
+    lk_comm_close(comm);
+    lk_store_close(store);
+    return st;
+}
+
+/* Ranks with 1, 3 and 2 samples have the gradients and running statistics of one with all six. */
+START_TEST(unequal_batches_are_one_batch)
+{
+    struct apart a = {.row = rows[0]};
+    struct rank ranks[RANKS_MAX];
+    struct bench whole;
+
+    a.row.samples = a.row.config.max_samples = 6;
+    a.row.config.sync_batch_norm = true;
+    bench_open(&whole, "reference", &a.row);
+    loss_of(&whole);
+    backward(&whole, 1, false, NULL);
+    for (int r = 0; r < UNEQUAL; r++) {
+        must(lk_alloc(&a.grads[r], whole.elems, sizeof(double)));
+        must(lk_alloc(&a.buffers[r], whole.model->buffer_elems, sizeof(double)));
+    }
+    ranks_run_threads(UNEQUAL, timeout_ns, run_part, &a, ranks);
+    for (int r = 0; r < UNEQUAL; r++) {
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+        for (size_t i = 0; i < whole.elems; i++)
+            ck_assert_double_eq_tol(a.grads[r][i], ((double *)whole.grads)[i], 1e-10);
+        for (size_t i = 0; i < whole.model->buffer_elems; i++)
+            ck_assert_double_eq_tol(a.buffers[r][i], ((double *)whole.model->buffers[0].data)[i],
+                                    1e-10);
+        free(a.grads[r]);
+        free(a.buffers[r]);
+    }
+    bench_close(&whole);
+}
+END_TEST
+
 /* ---- Sizes ---- */
 
 /* torchvision's models: parameters, batch norms, and published products of a forward pass (1.81,
@@ -454,12 +540,12 @@ END_TEST
 
 SUITE(models_image, c)
 {
-    tcase_add_checked_fixture(c, NULL, pairs_free);
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(c, gradients_are_the_loss_derivatives, 0, ROWS);
     tcase_add_loop_test(c, cpu_follows_the_reference, 0, ROWS);
     tcase_add_loop_test(c, accumulating_adds, 0, ROWS);
     tcase_add_loop_test(c, gradients_come_in_order_and_weights_are_released, 0, ROWS);
+    tcase_add_test(c, unequal_batches_are_one_batch);
     tcase_add_loop_test(c, presets_have_the_published_sizes, 0, LK_COUNT(sizes));
     tcase_add_test(c, names_are_torchvisions);
     tcase_add_test(c, small_images_get_a_small_stem);
