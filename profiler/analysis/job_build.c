@@ -5,6 +5,7 @@
 #include "facts/noise.h"
 #include "facts/run_facts.h"
 #include "profiler/analysis/analysis.h"
+#include "profiler/analysis/job_alike.h"
 #include "profiler/analysis/job_collectives.h"
 #include "profiler/analysis/job_place.h"
 #include "profiler/analysis/job_stats.h"
@@ -18,121 +19,6 @@
 /* The trainer's counters, each a step and rank. */
 #define COUNTER_LOCAL "local gradient norm" /* of the rank's own mean gradient */
 #define COUNTER_MEAN  "gradient norm"       /* of the averaged one */
-
-/* ---- One job? ---- */
-
-static enum lk_status differ(const struct lk_run *a, const struct lk_run *b, const char *what)
-{
-    return lk_fail(LK_EUSAGE, "%s and %s are runs of different jobs: %s differs", a->dir, b->dir,
-                   what);
-}
-
-/* Return the index of a tensor in which two ranks or runs differ; SIZE_MAX: in none. */
-static size_t other_tensor(const struct lk_run_info *x, const struct lk_run_info *y)
-{
-    for (size_t i = 0; i < x->n_tensors; i++)
-        if (strcmp(x->tensors[i].name, y->tensors[i].name) ||
-            x->tensors[i].elems != y->tensors[i].elems ||
-            x->tensors[i].dtype != y->tensors[i].dtype)
-            return i;
-    return SIZE_MAX;
-}
-
-static enum lk_status check_same_job(const struct lk_run *a, const struct lk_run *b)
-{
-    const struct lk_run_info *x = lk_run_about(a), *y = lk_run_about(b);
-    size_t other;
-
-    if (strcmp(x->model, y->model))
-        return differ(a, b, "the model");
-    if (strcmp(x->sample_unit, y->sample_unit))
-        return differ(a, b, "the sample unit");
-    if (x->ddp_rule != y->ddp_rule)
-        return differ(a, b, "the DDP rule");
-    if (x->n_tensors != y->n_tensors)
-        return differ(a, b, "the number of gradient tensors");
-    other = other_tensor(x, y);
-    return other == SIZE_MAX ? LK_OK : differ(a, b, x->tensors[other].name);
-}
-
-/* The ranks of an import are read one by one. */
-static enum lk_status check_same_gradients(const struct lk_run *r)
-{
-    const struct lk_run_info *zero = lk_run_about(r);
-
-    for (size_t k = 1; k < r->n; k++) {
-        const struct lk_run_info *info = &r->traces[k].info;
-
-        if (info->n_tensors != zero->n_tensors || other_tensor(zero, info) != SIZE_MAX)
-            return lk_fail(LK_EEVIDENCE,
-                           "%s: ranks %d and %d reduce different gradients, or in another order",
-                           r->dir, zero->rank, info->rank);
-    }
-    return LK_OK;
-}
-
-/* Return the GPUs of a replica: ranks over those that reduce a gradient; 0: no whole number, or it
- * depends on the gradient. */
-static int replica_of(const struct lk_run *r)
-{
-    const char *text = lk_run_info_value(lk_run_about(r), LK_GROUPS_CONFIG_KEY);
-    int world = lk_run_world_size(r), ranks = lk_run_gradient_ranks(r);
-
-    return world % ranks || (text && strstr(text, " to ")) ? 0 : world / ranks;
-}
-
-/*
- * Where fewer ranks than there are reduce a gradient, the others hold other parts of the model:
- * tensor parallel, since check_same_gradients refuses stages, whose gradients differ.
- */
-static enum lk_status check_replicas(const struct lk_run *first, const struct lk_run *r)
-{
-    if (replica_of(r) && replica_of(r) == replica_of(first))
-        return LK_OK;
-    return lk_fail(LK_EEVIDENCE,
-                   "%s: %d of %d ranks reduce a gradient, or more another, in %s %d of %d: the "
-                   "model's replicas are of no one size (tensor, pipeline, expert parallel)",
-                   r->dir, lk_run_gradient_ranks(r), lk_run_world_size(r), first->dir,
-                   lk_run_gradient_ranks(first), lk_run_world_size(first));
-}
-
-static enum lk_status check_runs(const struct lk_run_set *set)
-{
-    for (size_t i = 0; i < set->n; i++) {
-        enum lk_status st = check_same_job(&set->runs[0], &set->runs[i]);
-        struct lk_run_facts facts;
-
-        if (st == LK_OK)
-            st = lk_run_facts_read(lk_run_about(&set->runs[i]), &facts);
-        if (st != LK_OK)
-            return st;
-        if (facts.shared_gpu)
-            return lk_fail(LK_EEVIDENCE,
-                           "%s: its ranks shared a GPU (--share-gpu), so its times mean nothing",
-                           set->runs[i].dir);
-        if (lk_run_periods(&set->runs[i]))
-            return lk_fail(LK_EEVIDENCE,
-                           "%s: forward, backward and optimizer are not known: its steps were "
-                           "found as %s; torch.profiler marks them, and so do NVTX ranges",
-                           set->runs[i].dir, lk_run_periods(&set->runs[i]));
-        LK_PASS(check_replicas(&set->runs[0], &set->runs[i]));
-        LK_PASS(check_same_gradients(&set->runs[i]));
-        if (!lk_run_about(&set->runs[i])->n_tensors)
-            return lk_fail(
-                LK_EEVIDENCE,
-                "%s: how many gradients are reduced is not known: the trace says neither "
-                "their shapes nor the sizes of all-reduces; torch.profiler does with "
-                "record_shapes=True",
-                set->runs[i].dir);
-        if (!set->runs[i].n_steps)
-            return lk_fail(
-                LK_EEVIDENCE,
-                "%s: no step after the warm-up of %llu steps is complete on all ranks: with a "
-                "forward and a backward of each micro-batch, and the same collectives",
-                set->runs[i].dir, (unsigned long long)lk_run_about(&set->runs[i])->warmup_steps);
-    }
-    return LK_OK;
-}
 
 /* ---- Tensors ---- */
 
@@ -559,7 +445,7 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     if (facts.prefetch >= 0)
         j->prefetch_depth = facts.prefetch;
     j->optimizer = facts.optimizer;
-    j->tensor_parallel = replica_of(run) > 1 ? replica_of(run) : 0;
+    j->tensor_parallel = lk_run_replica_gpus(run) > 1 ? lk_run_replica_gpus(run) : 0;
     /* Runs that name their optimizer are our own: their gradients are views into buckets. */
     j->recorded_buckets = lk_run_info_value(info, LK_BUCKETS_CONFIG_KEY) != NULL;
     j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
@@ -585,7 +471,7 @@ enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)
     lk_job_init(&j);
     if (!set->n)
         return lk_fail(LK_EEVIDENCE, "a job needs at least one run");
-    LK_TRY(check_runs(set));
+    LK_TRY(lk_job_check_runs(set));
     while (n_smallest < set->n && lk_run_about(&set->runs[n_smallest])->world_size ==
                                       lk_run_about(&set->runs[0])->world_size)
         n_smallest++;
