@@ -107,7 +107,7 @@ bool lk_sample_equal(const struct lk_sample_shape *a, const struct lk_sample_sha
            a->width == b->width && a->targets == b->targets;
 }
 
-void lk_sample_text_of(const struct lk_sample_shape *s, char *buf, size_t size)
+void lk_sample_describe(const struct lk_sample_shape *s, char *buf, size_t size)
 {
     if (s->dtype == LK_U8)
         snprintf(buf, size, "image of %d x %d x %d", s->channels, s->height, s->width);
@@ -194,8 +194,8 @@ enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_ba
         fits = m->sample;
     if (batch->samples >= 1 && batch->samples <= max_samples && lk_sample_equal(&fits, &m->sample))
         return LK_OK;
-    lk_sample_text_of(&batch->shape, is, sizeof is);
-    lk_sample_text_of(&m->sample, takes, sizeof takes);
+    lk_sample_describe(&batch->shape, is, sizeof is);
+    lk_sample_describe(&m->sample, takes, sizeof takes);
     return lk_fail(LK_EUSAGE, "batch of %d, each %s, in a model made for %d, each %s",
                    batch->samples, is, max_samples, takes);
 }

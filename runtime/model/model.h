@@ -55,7 +55,7 @@ struct lk_sample_shape lk_sample_image(int channels, int height, int width);
 size_t lk_sample_inputs(const struct lk_sample_shape *s);
 bool lk_sample_equal(const struct lk_sample_shape *a, const struct lk_sample_shape *b);
 /* Write "text of 64 tokens" or "image of 3 x 32 x 32" into buf. */
-void lk_sample_text_of(const struct lk_sample_shape *s, char *buf, size_t size);
+void lk_sample_describe(const struct lk_sample_shape *s, char *buf, size_t size);
 
 /* One micro-batch, in device memory: (samples, inputs) of the shape, and (samples, targets). */
 struct lk_batch {

@@ -346,7 +346,7 @@ enum lk_status lk_image_create(const struct lk_model_ops *ops, struct lk_device 
     g->base.synchronises = config->sync_batch_norm && g->n_norms > 0;
     if (g->base.synchronises)
         LK_TRY(list_norms(g));
-    lk_sample_text_of(&g->base.sample, g->base.sample_unit, sizeof g->base.sample_unit);
+    lk_sample_describe(&g->base.sample, g->base.sample_unit, sizeof g->base.sample_unit);
     snprintf(g->base.config_text, sizeof g->base.config_text, "%s, %s, classes %d", text,
              g->base.sample_unit, config->vocab);
     *out = &g->base;

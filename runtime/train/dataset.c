@@ -75,7 +75,7 @@ enum lk_status lk_dataset_synthetic(size_t samples, const struct lk_sample_shape
     enum lk_status st = LK_OK;
     char text[64];
 
-    lk_sample_text_of(shape, text, sizeof text);
+    lk_sample_describe(shape, text, sizeof text);
     if (samples == 0 || lk_sample_inputs(shape) == 0 || classes < 1)
         return lk_fail(LK_EUSAGE, "synthetic data of %zu samples, each %s, %d %s", samples, text,
                        classes, images ? "classes" : "tokens");

@@ -268,8 +268,8 @@ static enum lk_status check_images(const struct lk_dataset *d, const struct lk_s
 {
     char is[64], takes[64];
 
-    lk_sample_text_of(&d->shape, is, sizeof is);
-    lk_sample_text_of(wanted, takes, sizeof takes);
+    lk_sample_describe(&d->shape, is, sizeof is);
+    lk_sample_describe(wanted, takes, sizeof takes);
     if (!lk_sample_equal(&d->shape, wanted))
         return lk_fail(LK_EUSAGE, "%s: each sample is an %s, the model takes an %s",
                        d->files[0].path, is, takes);

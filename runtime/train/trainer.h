@@ -35,7 +35,8 @@ enum lk_train_graph {
 
 /*
  * Checkpoints (runtime/train/checkpoint.h), which rank 0 writes on a thread of its own: weights,
- * optimizer state, the order of buckets and how far the run is. There is no more to keep. Every
+ * rank 0's buffers, optimizer state, the order of buckets and how far the run is. There is no more
+ * to keep. Every
  * random number is a function of the seed, the epoch and the sample, the schedule is one of the
  * step, every rank has all of the optimizer's state, and no loss is scaled. So a run that
  * goes on from one gives the same bits as one that was not ended, on as many ranks.
