@@ -10,12 +10,14 @@
 #include <assert.h>
 
 /* args is a const struct lk_<op>_args *. lk_<op>_cuda exists in builds with CUDA only. */
-#define LK_OP_IMPL_(op)                                                                            \
+#define LK_OP_HOST_(op)                                                                            \
     void lk_##op##_cpu(const void *args);                                                          \
-    void lk_##op##_ref(const void *args);                                                          \
-    enum lk_status lk_##op##_cuda(const void *args, const struct lk_cuda *cuda);
-LK_OP_LIST(LK_OP_IMPL_)
-#undef LK_OP_IMPL_
+    void lk_##op##_ref(const void *args);
+#define LK_OP_CUDA_(op) enum lk_status lk_##op##_cuda(const void *args, const struct lk_cuda *cuda);
+LK_OP_LIST(LK_OP_HOST_)
+LK_OP_CUDA_LIST(LK_OP_CUDA_)
+#undef LK_OP_HOST_
+#undef LK_OP_CUDA_
 
 /* Define the row of an op, whose cost is the function op_cost, with this implementation for cuda.
  */
