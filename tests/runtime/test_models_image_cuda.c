@@ -18,6 +18,7 @@ START_TEST(refused)
     struct lk_stream *s = NULL;
     struct lk_model *m = NULL;
 
+    fake_cuda_reset(1);
     must(lk_device_open("cuda", &dc, &d));
     must(lk_stream_create(d, &info, &s));
     ck_assert_int_eq(lk_model_create(d, s, &mc, &m), LK_EUNSUPPORTED);
@@ -26,6 +27,7 @@ START_TEST(refused)
     ck_assert_ptr_null(m);
     lk_stream_destroy(s);
     lk_device_close(d);
+    fake_cuda_check_clean();
     scratch_remove(directory);
 }
 END_TEST
