@@ -32,7 +32,7 @@ START_TEST(heat_map)
 END_TEST
 
 /* A cell with two further settings shows the better one, and a note says so. */
-START_TEST(a_cell_shows_the_best_of_other_axes)
+START_TEST(a_mark_shows_the_fastest_of_other_axes)
 {
     struct lk_forecast_point points[PLOT_SIDE * PLOT_SIDE + 1];
     struct lk_forecast f = plot_grid(points, "this machine");
@@ -44,7 +44,10 @@ START_TEST(a_cell_shows_the_best_of_other_axes)
     f.n_points++;
     ck_assert_int_eq(lk_chart_heat_map(&c, &f), LK_OK);
     ck_assert_str_eq(plot_layer(c.panels[0], LK_CHART_BOXES, NULL, 0)->marks[0].text, "+0.0 %");
-    ck_assert(plot_noted(&c, "the best of up to 2 settings"));
+    ck_assert(plot_noted(&c, "a cell shows the fastest of up to 2 settings"));
+    lk_chart_fini(&c);
+    ck_assert_int_eq(lk_chart_whatif(&c, &f), LK_OK);
+    ck_assert(plot_noted(&c, "a point shows the fastest of up to 2 settings"));
     lk_chart_fini(&c);
 }
 END_TEST
@@ -167,7 +170,7 @@ SUITE(plot_settings, c)
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, plot_make_dir, plot_remove_dir);
     tcase_add_test(c, heat_map);
-    tcase_add_test(c, a_cell_shows_the_best_of_other_axes);
+    tcase_add_test(c, a_mark_shows_the_fastest_of_other_axes);
     tcase_add_test(c, settings_and_lines);
     tcase_add_test(c, one_setting_has_no_grid);
     tcase_add_test(c, batch);
