@@ -311,6 +311,7 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
 
     for (size_t i = 0; i < grid->n_points; i++) {
         LK_PASS(run_options_check_fault(o, grid->points[i].config.world_size));
+        LK_PASS(run_options_check_group(o, grid->points[i].config.world_size));
         most = grid->points[i].config.world_size > most ? grid->points[i].config.world_size : most;
     }
     if (o->comm == RUN_COMM_MPI)

@@ -23,8 +23,10 @@
 static const char *const optimizers[] = {LK_OPTIM_LIST(LK_WORD_NAME) NULL};
 static const char *const ddp_rules[] = {LK_DDP_RULE_LIST(LK_WORD_NAME) NULL};
 static const char *const attentions[] = {LK_ATTENTION_LIST(LK_WORD_NAME) NULL};
-#define NAME(mode, name, help) name,
+#define NAME(value, name, ...) name,
 static const char *const overlaps[] = {"auto", LK_OVERLAP_MODE_LIST(NAME) NULL};
+static const char *const reductions[] = {"auto", LK_REDUCTION_LIST(NAME) NULL};
+static const char *const shardings[] = {LK_SHARDING_LIST(NAME) NULL};
 #undef NAME
 static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
 /* A communicator of this program has these algorithms of the all-reduce; the others are NCCL's own,
@@ -176,6 +178,14 @@ void lk_command_backends(FILE *out)
     BOTH("overlap", overlap, CHOICE, .choices = overlaps, .fallback = "auto",                       \
          .help = "of buckets with the backward: full; partial: one at a time, the backward waits for " \
                  "the one before; none: behind the backward; auto: full, in replay the job's")      \
+    RUN("sharding", train.reducer.sharding, CHOICE, .choices = shardings, .fallback = "ddp",       \
+        .help = "what ranks divide among them (docs/ddp.md): ddp, zero1, zero2, zero3, shard-grad-op, " \
+                "hsdp; the others are forecast only")                                              \
+    RUN("shard-group", train.reducer.shard_group, INT, .min = 1, .max = 1024,                      \
+        .help = "hsdp: neighbouring ranks that share one copy of the model")                       \
+    RUN("reduce", reduce, CHOICE, .choices = reductions, .fallback = "auto",                       \
+        .help = "micro-batches whose gradients are reduced: every, last, scatter (hsdp: all-reduced " \
+                "in the last, scattered in every); auto: as the sharding's library does")          \
     BOTH("algorithm", algorithm, CHOICE, .choices = algorithms, .fallback = "auto",                 \
          .help = "of the all-reduce; hierarchical: rings inside hosts and between them")                                                    \
     RUN("noise-every", train.reducer.noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
@@ -315,6 +325,9 @@ static enum lk_status check(const struct run_options *o, const struct run_option
     bool of_nccl = o->train.comm_config.nccl.min_ctas || o->train.comm_config.nccl.max_ctas ||
                    o->train.comm_config.nccl.cga_cluster ||
                    o->train.comm_config.nccl.register_buffers;
+    const struct lk_sharding_traits *sharding = lk_sharding_traits(o->train.reducer.sharding);
+    bool sharded = sharding->sharers != LK_SHARERS_NONE;
+    bool grouped = sharding->sharers == LK_SHARERS_GROUP;
     bool sgd = o->train.optim.kind == LK_OPTIM_SGD;
     bool adamw = o->train.optim.kind == LK_OPTIM_ADAMW;
     enum lk_status st;
@@ -342,6 +355,25 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--nccl-min-ctas is above --nccl-max-ctas"},
         {o->algorithm != d->algorithm && cuda,
          "--algorithm: NCCL chooses; NCCL_ALGO=allreduce:ring in the environment forces one"},
+        {sharding->pace != LK_PACE_STEP,
+         "--sharding=local-sgd, diloco and async are forecast only (lockstep whatif); a run takes "
+         "ddp, zero1, zero2, zero3, shard-grad-op or hsdp"},
+        {sharded && cuda, "--sharding other than ddp is not built for --device=cuda"},
+        {sharded && replay, "--sharding other than ddp is not built for --model=replay"},
+        {sharded && o->train.reducer.noise_every,
+         "--noise-every and --sharding exclude each other: no rank has the whole mean gradient"},
+        {sharded && o->train.fuse.wish[LK_FUSE_OPTIMIZER] == LK_FUSE_YES,
+         "--fuse=optimizer and --sharding exclude each other: shards are updated behind backward"},
+        {sharded && o->train.reducer.plant > LK_PLANT_SHARED_SHARD,
+         "--plant and --sharding: sharded training has dropped-bucket, wrong-divisor and "
+         "shared-shard"},
+        {grouped && !o->train.reducer.shard_group, "--sharding=hsdp needs --shard-group"},
+        {!grouped && o->train.reducer.shard_group, "--shard-group needs --sharding=hsdp"},
+        {grouped && o->comm == RUN_COMM_MPI,
+         "--sharding=hsdp needs --comm=tcp: mpi has no collectives of a part of the ranks"},
+        {!grouped && o->reduce == 1 + LK_REDUCTION_SCATTER,
+         "--reduce=scatter needs --sharding=hsdp"},
+        {o->reduce && o->sync_every, "--reduce and --sync-every exclude each other"},
         {o->train.device_config.share_gpu && !cuda, "--share-gpu needs --device=cuda"},
         {replay && !o->train.model.job, "--model=replay needs --job"},
         {!replay && o->train.model.job, "--job is for --model=replay"},
@@ -473,6 +505,15 @@ enum lk_status run_options_check_slow_rank(const struct run_options *o, int rank
     return st;
 }
 
+enum lk_status run_options_check_group(const struct run_options *o, int ranks)
+{
+    int group = o->train.reducer.shard_group;
+
+    return group && ranks % group
+               ? lk_fail(LK_EUSAGE, "--shard-group=%d does not divide %d ranks", group, ranks)
+               : LK_OK;
+}
+
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
 {
     struct lk_fault *faults = NULL;
@@ -508,6 +549,17 @@ uint64_t run_options_first_bucket(const struct run_options *o)
 
 /* ---- A rank's configuration ---- */
 
+/* Return what was asked for, else what the sharding's library does. */
+static enum lk_reduction reduction(const struct run_options *o)
+{
+    struct lk_config usual = {0};
+
+    if (o->reduce)
+        return (enum lk_reduction)(o->reduce - 1);
+    lk_config_shard(&usual, o->train.reducer.sharding, LK_REDUCTION_LAST);
+    return o->sync_every ? LK_REDUCTION_EVERY : usual.reduce;
+}
+
 static const char *comm_name(const struct run_options *o, int world_size)
 {
     if (o->comm != RUN_COMM_AUTO)
@@ -536,7 +588,8 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
         share_gpu_limit(&c.comm_config.nccl);
     c.model.seed = c.seed = (uint64_t)o->seed;
     c.reducer.first_bytes = run_options_first_bucket(o);
-    c.reducer.no_sync = !o->sync_every;
+    c.reducer.no_sync = reduction(o) == LK_REDUCTION_LAST;
+    c.reducer.scatter = reduction(o) == LK_REDUCTION_SCATTER;
     c.reducer.algo = offered[o->algorithm];
     c.reducer.overlap = o->overlap ? (enum lk_overlap_mode)(o->overlap - 1) : LK_OVERLAP_MODE_FULL;
     c.graph = graphs[o->graph];

@@ -52,6 +52,11 @@ static const struct lk_member info_rows[] = {
     ROW(no_sync, BOOL, REQUIRED, .help = "gradients are reduced on the last micro-batch alone"),
     ROW(overlap, WORD, SPARSE, .words = &lk_overlap_mode_words,
         .help = "asked for, of collectives with compute"),
+    ROW(sharding, WORD, SPARSE, .words = &lk_sharding_words, .help = "what ranks divide"),
+    ROW(shard_group, INT, SPARSE, .max = LK_RANKS_MAX,
+        .help = "ranks that share one copy of the model", .without = "all"),
+    ROW(scatter, BOOL, SPARSE,
+        .help = "groups all-reduce gradients after the last micro-batch only"),
     ROW(simulated, BOOL, REQUIRED, .help = "written by the simulator"),
     ROW(first_bytes, UINT, REQUIRED, .help = "limit of the first bucket"),
     ROW(cap_bytes, UINT, REQUIRED, .help = "limit of the others"),
@@ -134,6 +139,11 @@ const char *lk_run_info_value(const struct lk_run_info *i, const char *key)
         if (!strcmp(i->config[c].key, key))
             return i->config[c].value;
     return NULL;
+}
+
+enum lk_reduction lk_run_info_reduction(const struct lk_run_info *i)
+{
+    return i->no_sync ? LK_REDUCTION_LAST : i->scatter ? LK_REDUCTION_SCATTER : LK_REDUCTION_EVERY;
 }
 
 /* ---- Facts ---- */

@@ -68,7 +68,10 @@ struct lk_run_info {
     int accumulation;             /* micro-batches an optimizer step */
     bool no_sync;                 /* all-reduce only after the last micro-batch */
     enum lk_overlap_mode overlap; /* that was asked for, of collectives with compute */
-    bool simulated;               /* written by sim/ */
+    enum lk_sharding sharding;    /* what ranks divide */
+    int shard_group;              /* ranks that share one copy (LK_SHARERS_GROUP); 0: all */
+    bool scatter;   /* without no_sync: groups all-reduce after the last micro-batch only */
+    bool simulated; /* written by sim/ */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits */
     uint64_t warmup_steps;           /* the first steps: marked and left out of statistics */
@@ -87,6 +90,8 @@ enum lk_status lk_run_info_copy(struct lk_run_info *to, const struct lk_run_info
 enum lk_status lk_run_info_config(struct lk_run_info *i, const char *key, const char *value);
 /* Return the value of a key of config, or NULL. */
 const char *lk_run_info_value(const struct lk_run_info *i, const char *key);
+/* Return the micro-batches of a step whose gradients are reduced. */
+enum lk_reduction lk_run_info_reduction(const struct lk_run_info *i);
 /* Return true for ranks that compute on processors of their host, or only pretend to. */
 bool lk_run_info_on_host(const struct lk_run_info *i);
 extern const struct lk_record lk_run_info_record; /* of struct lk_run_info */

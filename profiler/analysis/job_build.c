@@ -236,7 +236,9 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.nodes = info->nodes;
     out->config.local_batch = info->local_batch;
     out->config.accumulation = info->accumulation;
-    out->config.reduce = info->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
+    out->config.reduce = lk_run_info_reduction(info);
+    out->config.sharding = info->sharding;
+    out->config.shard_group = info->shard_group;
     out->config.overlap = info->overlap;
     out->config.first_bytes = info->first_bytes;
     out->config.cap_bytes = info->cap_bytes;
@@ -439,7 +441,7 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->cap_bytes = info->cap_bytes;
     j->accumulation = info->accumulation;
     /* A step of one micro-batch is the same either way, so its option chooses nothing. */
-    j->reduce = info->accumulation == 1 || info->no_sync ? LK_REDUCTION_LAST : LK_REDUCTION_EVERY;
+    j->reduce = info->accumulation == 1 ? LK_REDUCTION_LAST : lk_run_info_reduction(info);
     LK_PASS(lk_job_place(run, &j->place));
     LK_PASS(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
     if (facts.prefetch >= 0)

@@ -96,7 +96,7 @@ static enum lk_status add_step(struct collecting *c, const struct lk_trace *t,
         int micro_batch;
         double at;
 
-        if (x->bucket >= 0)
+        if (x->unit >= 0) /* of gradients, or of the sharding that forecasts know */
             continue;
         at = lk_step_position(r, p, x->ready_ns ? x->ready_ns : x->start_ns, &micro_batch);
         if (micro_batch != now)

@@ -26,7 +26,8 @@ static bool same_configuration(const struct lk_run *x, const struct lk_run *y)
 
     return a->world_size == b->world_size && a->local_batch == b->local_batch &&
            a->accumulation == b->accumulation && a->no_sync == b->no_sync &&
-           a->overlap == b->overlap;
+           a->overlap == b->overlap && a->sharding == b->sharding &&
+           a->shard_group == b->shard_group && a->scatter == b->scatter;
 }
 
 /* Return the first run of a set with the configuration of another one, or NULL. */

@@ -3,6 +3,7 @@
 #include "profiler/analysis/steps.h"
 
 #include "base/array.h"
+#include "facts/coll.h"
 #include "facts/run_facts.h"
 
 #include <stdlib.h>
@@ -76,6 +77,17 @@ static enum lk_status add_mark(struct builder *b, const struct lk_span *span)
     return append(&b->s.marks, &b->s.n_marks, &b->marks_capacity, &mark, sizeof mark);
 }
 
+/* Return true if a collective of a unit reduces gradients, not a shard that was reduced already,
+ * and not parameters. */
+static bool reduces(const struct builder *b, const struct lk_span *span)
+{
+    const char *name = lk_trace_span_name(b->t, span);
+    const char *scatter = lk_coll_name(LK_REDUCE_SCATTER);
+
+    return !lk_sharding_traits(b->t->info.sharding)->scatters ||
+           !strncmp(name, scatter, strlen(scatter));
+}
+
 static enum lk_status add_collective(struct builder *b, const struct lk_span *span)
 {
     const struct lk_collective collective = {.ready_ns = span->ready_ns,
@@ -84,7 +96,8 @@ static enum lk_status add_collective(struct builder *b, const struct lk_span *sp
                                              .bytes = span->bytes,
                                              .step = span->step,
                                              .seq = span->seq,
-                                             .bucket = span->index,
+                                             .bucket = reduces(b, span) ? span->index : -1,
+                                             .unit = span->index,
                                              .name = span->name};
 
     return append(&b->s.collectives, &b->s.n_collectives, &b->collectives_capacity, &collective,

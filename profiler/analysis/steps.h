@@ -68,6 +68,7 @@ struct lk_collective {
     uint32_t step;
     uint32_t seq;   /* the same on all ranks */
     int32_t bucket; /* -1: of no gradients */
+    int32_t unit;   /* bucket or unit of the sharding that it moves, gradients or not; -1: none */
     uint16_t name;  /* of the trace; 0: none */
 };
 

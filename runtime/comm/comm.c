@@ -56,7 +56,8 @@ static const struct lk_comm_ops comm_self = {.name = "self",
                                              .run = self_run,
                                              .close = self_close,
                                              .enqueue = self_enqueue,
-                                             .graph = self_graph};
+                                             .graph = self_graph,
+                                             .groups = true};
 
 /* ---- The table ---- */
 
@@ -176,6 +177,24 @@ int lk_comm_world_size(const struct lk_comm *c)
     return c->world_size;
 }
 
+bool lk_comm_has_groups(const struct lk_comm *c)
+{
+    return c->ops->groups;
+}
+
+enum lk_status lk_comm_name_groups(struct lk_comm *c, struct lk_recorder *recorder, int n)
+{
+    size_t at = c->groups[0].n && c->groups[0].n != n;
+    char name[64];
+
+    for (int i = 0; i < LK_COLL_MODELLED; i++) {
+        snprintf(name, sizeof name, "%s of %d ranks", lk_coll_name((enum lk_coll)i), n);
+        LK_PASS(lk_recorder_name(recorder, name, &c->groups[at].names[i]));
+    }
+    c->groups[at].n = n;
+    return LK_OK;
+}
+
 bool lk_comm_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
 {
     return algo == LK_ALGO_AUTO || !c->ops->has || c->ops->has(c, coll, algo);
@@ -213,15 +232,46 @@ static size_t parts(enum lk_coll coll, int world_size)
     }
 }
 
+int lk_coll_call_ranks(const struct lk_coll_call *call, int world_size)
+{
+    return call->group.n ? call->group.n : world_size;
+}
+
 size_t lk_coll_call_bytes(const struct lk_coll_call *call, int world_size)
 {
-    return parts(call->coll, world_size) * call->count * lk_dtype_bytes(call->dtype);
+    return parts(call->coll, lk_coll_call_ranks(call, world_size)) * call->count *
+           lk_dtype_bytes(call->dtype);
+}
+
+/* Check the group: this rank is in it, and the ranks divide into such groups. */
+static enum lk_status check_group(const struct lk_comm *c, const struct lk_coll_call *call)
+{
+    const struct lk_rank_group *g = &call->group;
+    int at;
+
+    if (!g->n)
+        return LK_OK;
+    if (!lk_comm_has_groups(c))
+        return lk_fail(LK_EUNSUPPORTED, "%s has no collectives of a part of the ranks",
+                       c->ops->name);
+    if (call->coll != LK_ALL_REDUCE && call->coll != LK_REDUCE_SCATTER &&
+        call->coll != LK_ALL_GATHER)
+        return lk_fail(LK_EUNSUPPORTED, "no %s of a part of the ranks", lk_coll_name(call->coll));
+    at = c->rank - g->first;
+    if (g->n < 1 || g->stride < 1 || g->first < 0 || at < 0 || at % g->stride ||
+        at / g->stride >= g->n || g->first + (g->n - 1) * g->stride >= c->world_size ||
+        c->world_size % g->n)
+        return lk_fail(LK_EUSAGE, "rank %d of %d is in no group of %d from rank %d, every %d",
+                       c->rank, c->world_size, g->n, g->first, g->stride);
+    return LK_OK;
 }
 
 static enum lk_status check_call(const struct lk_comm *c, const struct lk_coll_call *call)
 {
-    size_t n = parts(call->coll, c->world_size) * lk_dtype_bytes(call->dtype);
+    size_t n =
+        parts(call->coll, lk_coll_call_ranks(call, c->world_size)) * lk_dtype_bytes(call->dtype);
 
+    LK_PASS(check_group(c, call));
     if (n && call->count > (size_t)PTRDIFF_MAX / n)
         return lk_fail(LK_EUSAGE, "%zu elements are too many", call->count);
     if (n && call->count && !call->buf)
@@ -396,11 +446,19 @@ struct enqueued {
 };
 _Static_assert(sizeof(struct enqueued) <= LK_OP_ARGS_MAX, "a call must fit a stream's entry");
 
+static uint16_t name_of(const struct lk_comm *c, const struct lk_coll_call *call)
+{
+    for (size_t i = 0; i < LK_COUNT(c->groups) && call->group.n; i++)
+        if (c->groups[i].n == call->group.n)
+            return c->groups[i].names[call->coll];
+    return c->span_names[call->coll];
+}
+
 static struct lk_span span_of(const struct lk_comm *c, const struct lk_coll_call *call,
                               uint32_t step)
 {
     return (struct lk_span){.kind = LK_SPAN_COLLECTIVE,
-                            .name = c->span_names[call->coll],
+                            .name = name_of(c, call),
                             .step = step,
                             .index = call->index,
                             .bytes = lk_coll_call_bytes(call, c->world_size)};

@@ -81,8 +81,18 @@ int lk_comm_world_size(const struct lk_comm *c);
 /* Check that a backend of this name has the algorithm for the collective. LK_EUSAGE names those
  * that it has. */
 enum lk_status lk_comm_check_algo(const char *name, enum lk_coll coll, enum lk_algo algo);
+/* Return true if collectives of a part of the ranks are implemented (lk_coll_call.group). */
+bool lk_comm_has_groups(const struct lk_comm *c);
+/* Register the names of spans of collectives of n ranks, "all_reduce of 2 ranks": of two sizes at
+ * most. Spans of groups of another size have the names of collectives of all ranks. */
+enum lk_status lk_comm_name_groups(struct lk_comm *c, struct lk_recorder *recorder, int n);
 /* Return true if the communicator implements the collective with this algorithm; AUTO always is. */
 bool lk_comm_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo);
+
+/* A part of the ranks: first, first + stride, ..., n of them. n 0: all ranks. */
+struct lk_rank_group {
+    int first, stride, n;
+};
 
 /* The arguments of one collective. Sum is the only reduction; the caller averages
  * (runtime/train/reducer.h). */
@@ -98,6 +108,10 @@ struct lk_coll_call {
                          support it (nccl): all-gather reads this rank's `count` elements,
                          reduce-scatter all parts, and writes its `count` results to buf */
     size_t count;
+    /* The ranks that take part; world_size and rank above are then theirs. Every rank of the
+     * communicator calls, each with a group that it is in: groups of one size that share no rank.
+     * All-reduce, reduce-scatter and all-gather have groups, where the backend has them. */
+    struct lk_rank_group group;
     int root;               /* broadcast */
     int32_t index;          /* bucket, or -1; for spans and messages */
     struct lk_event *ready; /* (optional) recorded when the bucket was full; for spans */
@@ -206,6 +220,7 @@ struct lk_comm_ops {
     enum lk_status (*pass)(struct lk_comm *c, const struct lk_pass *p, uint64_t seq,
                            double *out_Bps);
     bool out_of_place; /* collectives may be out of place (`from`) */
+    bool groups;       /* collectives may be of a part of the ranks (`group`) */
     /* (optional) As lk_comm_library. */
     enum lk_status (*library)(char *buf, size_t size);
 };
@@ -216,6 +231,11 @@ struct lk_comm { /* first member of a backend's own struct */
     enum lk_status failed; /* LK_OK: alive; else the status that every later call returns, */
     char *failed_text;     /* with this text */
     uint16_t span_names[LK_COLL_MODELLED], hop_names[LK_HOP_VALUES];
+    /* Names of spans of collectives of n ranks, of up to two sizes; n 0: none. */
+    struct {
+        int n;
+        uint16_t names[LK_COLL_MODELLED];
+    } groups[2];
 };
 extern const struct lk_comm_ops lk_comm_tcp, lk_comm_mpi;
 extern const struct lk_comm_ops lk_comm_nccl; /* in builds with CUDA */
@@ -230,6 +250,8 @@ enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
 /* Write a collective's name for messages, "all_reduce 17 (bucket 2, step 5)", into buf. */
 void lk_comm_name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t step, char *buf,
                        size_t size);
+/* Return how many ranks take part, of `world_size`. */
+int lk_coll_call_ranks(const struct lk_coll_call *call, int world_size);
 /* Return the collective's size as nccl-tests defines it (facts/coll.h); in place: the buffer's
  * bytes. */
 size_t lk_coll_call_bytes(const struct lk_coll_call *call, int world_size);

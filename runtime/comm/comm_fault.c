@@ -243,11 +243,12 @@ static int hops(enum lk_coll coll, int ranks)
 static double slow_s(const struct faulty *c, const struct lk_fault *f,
                      const struct lk_coll_call *call)
 {
+    int ranks = lk_coll_call_ranks(call, c->base.world_size);
     double bytes = (double)lk_coll_call_bytes(call, c->base.world_size);
-    double s = hops(call->coll, c->base.world_size) * f->latency_s;
+    double s = hops(call->coll, ranks) * f->latency_s;
 
     if (f->rate_Bps > 0)
-        s += lk_coll_wire_bytes(call->coll, bytes, c->base.world_size) / f->rate_Bps;
+        s += lk_coll_wire_bytes(call->coll, bytes, ranks) / f->rate_Bps;
     return s;
 }
 
@@ -423,8 +424,12 @@ static const struct lk_hop *fault_hop(const struct lk_comm *c)
     return inner->ops->hop ? inner->ops->hop(inner) : NULL;
 }
 
-static const struct lk_comm_ops fault_ops = {
-    .name = "fault", .run = fault_run, .close = fault_close, .has = fault_has, .hop = fault_hop};
+static const struct lk_comm_ops fault_ops = {.name = "fault",
+                                             .run = fault_run,
+                                             .close = fault_close,
+                                             .has = fault_has,
+                                             .hop = fault_hop,
+                                             .groups = true};
 static const struct lk_comm_ops fault_ops_on_streams = {.name = "fault",
                                                         .run = fault_run,
                                                         .close = fault_close,

@@ -43,6 +43,8 @@ static void begin(struct lk_tcp *t, const struct lk_coll_call *call, enum lk_alg
     }
     if (call->coll == LK_BROADCAST)
         h.root = (uint32_t)call->root;
+    if (call->group.n)
+        h.root = (uint32_t)call->group.first;
     memcpy(t->head, &h, sizeof h);
 }
 
@@ -293,6 +295,8 @@ static bool tcp_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo alg
 
 static enum lk_algo choose(const struct lk_coll_call *call, int world_size, size_t bytes)
 {
+    if (call->group.n)
+        return LK_ALGO_RING; /* the only one with groups */
     if (call->algo != LK_ALGO_AUTO)
         return call->algo;
     switch (call->coll) {
@@ -340,9 +344,11 @@ static enum lk_status run_tree(struct lk_tcp *t, const struct lk_coll_call *call
 
 static enum lk_status run_ring(struct lk_tcp *t, const struct lk_coll_call *call)
 {
-    int around = t->base.world_size - 1;
-    struct lk_tcp_parts p = {
-        .ring = lk_tcp_everyone(t), .buf = call->buf, .dtype = call->dtype, .elems = call->count};
+    struct lk_tcp_parts p = {.ring = lk_tcp_group(t, &call->group),
+                             .buf = call->buf,
+                             .dtype = call->dtype,
+                             .elems = call->count};
+    int around = p.ring.n - 1;
     struct lk_tcp_tree chain;
 
     if (call->coll != LK_BROADCAST)
@@ -354,12 +360,12 @@ static enum lk_status run_ring(struct lk_tcp *t, const struct lk_coll_call *call
         p.adds = around;
         return lk_tcp_ring(t, &p);
     case LK_REDUCE_SCATTER: /* starting one part back, each rank completes its own part */
-        p.elems *= (size_t)t->base.world_size;
+        p.elems *= (size_t)p.ring.n;
         p.steps = p.adds = around;
         p.first = -1;
         return lk_tcp_ring(t, &p);
     case LK_ALL_GATHER:
-        p.elems *= (size_t)t->base.world_size;
+        p.elems *= (size_t)p.ring.n;
         p.steps = around;
         return lk_tcp_ring(t, &p);
     case LK_BROADCAST:
@@ -378,7 +384,7 @@ static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call
     enum lk_status st;
 
     t->has_hop = false;
-    if (c->world_size == 1 || (call->coll != LK_BARRIER && !bytes))
+    if (lk_coll_call_ranks(call, c->world_size) == 1 || (call->coll != LK_BARRIER && !bytes))
         return LK_OK;
     lk_store_progress(t->store, seq, true);
     begin(t, call, algo, seq);
@@ -417,4 +423,5 @@ const struct lk_comm_ops lk_comm_tcp = {.name = "tcp",
                                         .close = tcp_close,
                                         .has = tcp_has,
                                         .hop = tcp_hop,
-                                        .pass = tcp_pass};
+                                        .pass = tcp_pass,
+                                        .groups = true};

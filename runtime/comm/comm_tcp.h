@@ -60,7 +60,8 @@ struct lk_tcp {
 
 /* Ranks in the order of a ring, and this rank's position. */
 struct lk_tcp_members {
-    const int *ranks; /* NULL: all, as they are numbered */
+    const int *ranks; /* NULL: from `first` on every stride-th */
+    int first, stride;
     int n, at;
 };
 
@@ -102,6 +103,8 @@ struct lk_tcp_parts {
 };
 enum lk_status lk_tcp_ring(struct lk_tcp *t, const struct lk_tcp_parts *p);
 struct lk_tcp_members lk_tcp_everyone(const struct lk_tcp *t);
+/* Return the members of a call's group; n 0: all ranks. */
+struct lk_tcp_members lk_tcp_group(const struct lk_tcp *t, const struct lk_rank_group *g);
 struct lk_tcp_link *lk_tcp_next(const struct lk_tcp *t, const struct lk_tcp_members *ring);
 /* Find the elements [*from, *from + *n) of part `at` of `parts` even shares. */
 void lk_tcp_share(size_t elems, int parts, int at, size_t *from, size_t *n);

@@ -39,7 +39,16 @@ struct cursor {
 
 struct lk_tcp_members lk_tcp_everyone(const struct lk_tcp *t)
 {
-    return (struct lk_tcp_members){.n = t->base.world_size, .at = t->base.rank};
+    return (struct lk_tcp_members){.stride = 1, .n = t->base.world_size, .at = t->base.rank};
+}
+
+struct lk_tcp_members lk_tcp_group(const struct lk_tcp *t, const struct lk_rank_group *g)
+{
+    return g->n ? (struct lk_tcp_members){.first = g->first,
+                                          .stride = g->stride,
+                                          .n = g->n,
+                                          .at = (t->base.rank - g->first) / g->stride}
+                : lk_tcp_everyone(t);
 }
 
 /* Return the link to the member `by` places on. */
@@ -48,7 +57,7 @@ static struct lk_tcp_link *member_link(const struct lk_tcp *t, const struct lk_t
 {
     int at = (ring->at + by + ring->n) % ring->n;
 
-    return &t->links[ring->ranks ? ring->ranks[at] : at];
+    return &t->links[ring->ranks ? ring->ranks[at] : ring->first + at * ring->stride];
 }
 
 struct lk_tcp_link *lk_tcp_next(const struct lk_tcp *t, const struct lk_tcp_members *ring)

@@ -7,6 +7,7 @@
 #include "facts/dtype.h"
 #include "runtime/model/model_impl.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -183,6 +184,30 @@ enum lk_status lk_model_check_size(const char *what, int value, int max)
     return lk_fail(LK_EUSAGE, "%s %d is not in 1..%d", what, value, max);
 }
 
+enum lk_status lk_model_check_sizes(const struct lk_model_config *c)
+{
+    /* Limits beyond any machine, small enough that products of two of them do not overflow. */
+    enum { MAX_LAYERS = 1024, MAX_WIDTH = 1 << 16, MAX_VOCAB = 1 << 20 };
+
+    LK_PASS(lk_model_check_size("layers", c->layers, MAX_LAYERS));
+    LK_PASS(lk_model_check_size("channels", c->channels, MAX_WIDTH));
+    LK_PASS(lk_model_check_size("context", c->context, MAX_WIDTH));
+    LK_PASS(lk_model_check_size("vocab", c->vocab, MAX_VOCAB));
+    /* cpu matrix products count rows in an int. */
+    return lk_model_check_size("max_samples", c->max_samples, INT_MAX / c->context);
+}
+
+double lk_model_transformer_flops(const struct lk_model *m, size_t added, size_t layers,
+                                  size_t channels)
+{
+    double context = m->sample.width, weights = 0;
+
+    for (size_t i = 0; i < m->n_params; i++)
+        if (i != added)
+            weights += (double)m->params[i].elems;
+    return context * (6 * weights + 12 * (double)layers * (double)channels * context);
+}
+
 enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_batch *batch,
                                     int max_samples)
 {
@@ -248,6 +273,16 @@ enum lk_status lk_model_finish(struct lk_model *m, const struct lk_grad_hook *ho
 {
     LK_PASS(lk_model_release(hook, param));
     return lk_model_ready(m, hook, param);
+}
+
+enum lk_status lk_model_need(const struct lk_model *m, size_t first, size_t n)
+{
+    return m->uses.need ? m->uses.need(m->uses.ctx, first, n) : LK_OK;
+}
+
+enum lk_status lk_model_done(const struct lk_model *m, size_t first, size_t n)
+{
+    return m->uses.done ? m->uses.done(m->uses.ctx, first, n) : LK_OK;
 }
 
 enum lk_status lk_model_transfer(struct lk_model *m, void *device, enum lk_dtype dtype,
@@ -419,6 +454,13 @@ enum lk_status lk_model_init_buffers(struct lk_model *m, const struct lk_model_c
 out:
     free(values);
     return st;
+}
+
+void lk_model_leave_weights(struct lk_model *m)
+{
+    lk_device_free(m->device, m->weights);
+    m->weights = NULL;
+    m->weights_bytes = 0;
 }
 
 void lk_model_fini(struct lk_model *m)

@@ -97,6 +97,18 @@ struct lk_grad_hook {
     enum lk_status (*released)(void *ctx, size_t param); /* (optional) */
 };
 
+/*
+ * Callbacks on the host, in forward and in backward, of where a pass uses the parameters first to
+ * first + n - 1. `need` comes before the first op is enqueued that reads their values or writes
+ * their gradients, `done` behind the last such op. A pass needs each parameter once and is done
+ * with each once. So who keeps parameters elsewhere can put them in place in between.
+ */
+struct lk_use_hook {
+    enum lk_status (*need)(void *ctx, size_t first, size_t n);
+    enum lk_status (*done)(void *ctx, size_t first, size_t n);
+    void *ctx;
+};
+
 struct lk_comm;
 struct lk_fused; /* runtime/model/fuse.h */
 struct lk_model;
@@ -133,6 +145,7 @@ struct lk_model { /* first member of a model's own struct */
     struct lk_stream *stream; /* borrowed: the compute stream */
     struct lk_param *params;
     size_t n_params;
+    struct lk_use_hook uses; /* of its owner; all NULL: nobody asks */
     struct lk_fused
         *fusions; /* what can be fused; at first nothing is. Of the model's own struct */
     size_t n_fusions;
@@ -178,6 +191,10 @@ void lk_model_destroy(struct lk_model *m); /* NULL is legal */
  * c_fc has inf at element 17 of 4096", into buf; "" if all are finite. pre: the stream is idle.
  */
 enum lk_status lk_model_not_finite(struct lk_model *m, char *buf, size_t size);
+
+/* Free the memory of the parameters' values: they were moved elsewhere, and params[].data are the
+ * caller's from now on. pre: the stream is idle; there are no masters. */
+void lk_model_leave_weights(struct lk_model *m);
 
 /*
  * Write and read parameters, and then buffers, as a file: one line of JSON (names and element

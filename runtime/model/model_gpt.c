@@ -18,7 +18,6 @@
 #include "runtime/model/fuse.h"
 #include "runtime/model/model_impl.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,9 +42,6 @@ enum block_param { BLOCK_PARAM_LIST(LK_WORD_VALUE) BLOCK_PARAMS };
 enum { NAME_SIZE = 48 };
 
 enum { WTE, WPE, FIRST_BLOCK }; /* the blocks follow, then the last norm's weight and bias */
-
-/* Limits beyond any machine, small enough that products of two of them do not overflow. */
-enum { MAX_LAYERS = 1024, MAX_WIDTH = 1 << 16, MAX_VOCAB = 1 << 20 };
 
 /* X(fusion, whose, name, measured): what can be fused. Blocks have the same shapes, so one choice
  * serves them all. c_fc's bias is summed where gelu's derivative is made. */
@@ -159,13 +155,8 @@ static enum lk_status check_config(const struct lk_model_config *c)
 {
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_model_check_size("layers", c->layers, MAX_LAYERS));
-    LK_TRY(lk_model_check_size("channels", c->channels, MAX_WIDTH));
+    LK_TRY(lk_model_check_sizes(c));
     LK_TRY(lk_model_check_size("heads", c->heads, c->channels));
-    LK_TRY(lk_model_check_size("context", c->context, MAX_WIDTH));
-    LK_TRY(lk_model_check_size("vocab", c->vocab, MAX_VOCAB));
-    /* cpu matrix products count rows in an int. */
-    LK_TRY(lk_model_check_size("max_samples", c->max_samples, INT_MAX / c->context));
     if (c->channels % c->heads)
         st = lk_fail(LK_EUSAGE, "%d heads do not divide %d channels", c->heads, c->channels);
 out:
@@ -226,22 +217,6 @@ out:
     return st;
 }
 
-/*
- * Return the operations of forward and backward per sample: 6 per token for every weight of a
- * matrix product (wte counts once, as the logits' matrix; wpe is only added), and 12 * layers *
- * channels * context per token for attention: Chowdhery et al. 2022 (PaLM), appendix B, which does
- * not subtract the causal half.
- */
-static double flops_per_sample(const struct gpt *g)
-{
-    double context = g->base.sample.width, weights = 0;
-
-    for (size_t i = 0; i < g->base.n_params; i++)
-        if (i != WPE)
-            weights += (double)g->base.params[i].elems;
-    return context * (6 * weights + 12 * (double)g->layers * (double)g->channels * context);
-}
-
 static void gpt_destroy(struct lk_model *m)
 {
     struct gpt *g = (struct gpt *)m;
@@ -277,7 +252,8 @@ static enum lk_status gpt_create(struct lk_device *d, struct lk_stream *s,
     LK_TRY(lk_model_arena_alloc(&g->base, &a));
     g->activations = a.base;
     lay_out(g, &a);
-    g->base.flops_per_sample = flops_per_sample(g);
+    /* wte counts once, as the logits' matrix; wpe is only added. */
+    g->base.flops_per_sample = lk_model_transformer_flops(&g->base, WPE, g->layers, g->channels);
     snprintf(g->base.sample_unit, sizeof g->base.sample_unit, "sequence of %d tokens",
              config->context);
     snprintf(g->base.config_text, sizeof g->base.config_text,
@@ -379,18 +355,24 @@ static enum lk_status gpt_forward(struct lk_model *m, const struct lk_batch *bat
 
     LK_PASS(lk_model_check_batch(m, batch, (int)g->max_samples));
     rows = (size_t)batch->samples * (size_t)batch->shape.width;
+    LK_PASS(lk_model_need(m, WTE, 2));
     LK_PASS(LK_LAUNCH(m->stream, encoder_forward, .out = g->embedded, .tokens = batch->inputs,
                       .wte = m->params[WTE].data, .wpe = m->params[WPE].data,
                       .samples = (size_t)batch->samples, .context = (size_t)batch->shape.width,
                       .channels = g->channels, .vocab = vocab));
     for (size_t l = 0; l < g->layers; l++) {
+        LK_PASS(lk_model_need(m, block_param(l, 0), BLOCK_PARAMS));
         LK_PASS(block_forward(g, l, x, batch));
+        LK_PASS(lk_model_done(m, block_param(l, 0), BLOCK_PARAMS));
         x = g->blocks[l].out;
     }
+    LK_PASS(lk_model_need(m, last_norm_param(g), 2));
     LK_PASS(norm_forward(g, &g->last, last_norm_param(g), x, rows));
+    LK_PASS(lk_model_done(m, last_norm_param(g), 2));
     LK_PASS(LK_LAUNCH(m->stream, matmul_forward, .out = g->logits, .in = g->last.out,
                       .weight = m->params[WTE].data, .rows = rows, .inputs = g->channels,
                       .outputs = vocab, .stride = g->stride));
+    LK_PASS(lk_model_done(m, WTE, 2));
     return lk_model_loss_forward(m, &loss, g->fusions[FUSED_LOSS].used, seed);
 }
 
@@ -560,10 +542,17 @@ static enum lk_status gpt_backward(struct lk_model *m, const struct lk_batch *ba
                      .accumulate = accumulate};
 
     LK_PASS(lk_model_check_batch(m, batch, (int)g->max_samples));
+    LK_PASS(lk_model_need(m, WTE, 2));
+    LK_PASS(lk_model_need(m, last_norm_param(g), 2));
     LK_PASS(head_backward(&p, seed, g->blocks[g->layers - 1].out));
-    for (size_t l = g->layers; l-- > 0;)
+    LK_PASS(lk_model_done(m, last_norm_param(g), 2));
+    for (size_t l = g->layers; l-- > 0;) {
+        LK_PASS(lk_model_need(m, block_param(l, 0), BLOCK_PARAMS));
         LK_PASS(block_backward(&p, l, l ? g->blocks[l - 1].out : g->embedded));
-    return embedding_backward(&p);
+        LK_PASS(lk_model_done(m, block_param(l, 0), BLOCK_PARAMS));
+    }
+    LK_PASS(embedding_backward(&p));
+    return lk_model_done(m, WTE, 2);
 }
 
 static enum lk_status gpt_probe(struct lk_model *m, size_t fusion)

@@ -140,6 +140,14 @@ static enum lk_status node_forward(struct lk_image *g, struct lk_image_node *n, 
     }
 }
 
+/* Return how many parameters a node has, from n->param on. */
+static size_t params_of(const struct lk_image_node *n)
+{
+    if (n->kind == LK_IMAGE_CONV)
+        return n->norm ? 3 : 2;
+    return n->kind == LK_IMAGE_LINEAR ? 2 : 0;
+}
+
 enum lk_status lk_image_forward(struct lk_model *m, const struct lk_batch *batch, double seed)
 {
     struct lk_image *g = (struct lk_image *)m;
@@ -151,8 +159,13 @@ enum lk_status lk_image_forward(struct lk_model *m, const struct lk_batch *batch
     LK_PASS(LK_LAUNCH(m->stream, pixels_forward, .out = g->image, .pixels = batch->inputs,
                       .samples = samples, .channels = (size_t)m->sample.channels, .area = area,
                       .factor = pixel_factor, .shift = pixel_shift));
-    for (size_t i = 0; i < g->n_nodes; i++)
-        LK_PASS(lk_fail_context(node_forward(g, &g->nodes[i], samples), "%s", m->ops->name));
+    for (size_t i = 0; i < g->n_nodes; i++) {
+        struct lk_image_node *n = &g->nodes[i];
+
+        LK_PASS(lk_model_need(m, n->param, params_of(n)));
+        LK_PASS(lk_fail_context(node_forward(g, n, samples), "%s", m->ops->name));
+        LK_PASS(lk_model_done(m, n->param, params_of(n)));
+    }
     return lk_model_loss_forward(m, &loss, false, seed);
 }
 
@@ -321,7 +334,12 @@ enum lk_status lk_image_backward(struct lk_model *m, const struct lk_batch *batc
     for (size_t i = 0; i < g->n_nodes; i++)
         g->grad_of[i] = -1;
     LK_PASS(lk_model_loss_backward(m, &loss, seed));
-    for (size_t i = g->n_nodes; i-- > 0;)
+    for (size_t i = g->n_nodes; i-- > 0;) {
+        const struct lk_image_node *n = &g->nodes[i];
+
+        LK_PASS(lk_model_need(m, n->param, params_of(n)));
         LK_PASS(node_backward(&p, i));
+        LK_PASS(lk_model_done(m, n->param, params_of(n)));
+    }
     return LK_OK;
 }

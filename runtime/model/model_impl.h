@@ -70,6 +70,8 @@ enum lk_status lk_model_upload(struct lk_model *m, size_t param, const float *fr
 
 /* Check a size: LK_EUSAGE unless 1 <= value <= max. */
 enum lk_status lk_model_check_size(const char *what, int value, int max);
+/* Check the sizes that all models have: layers, channels, context, vocab, max_samples. */
+enum lk_status lk_model_check_sizes(const struct lk_model_config *c);
 /* Check a batch: LK_EUSAGE unless it fits the allocated buffers. */
 enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_batch *batch,
                                     int max_samples);
@@ -77,6 +79,15 @@ enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_ba
 /* List what can be fused in the model's own array: n of `list`. */
 void lk_model_fusions(struct lk_model *m, struct lk_fused *own, const struct lk_fused *list,
                       size_t n);
+
+/*
+ * Return the operations of forward and backward of a transformer per sample: 6 per token for every
+ * weight but the parameter `added`, which multiplies nothing, and 12 * layers * channels * context
+ * per token for attention: Chowdhery et al. 2022 (PaLM), appendix B, which does not subtract the
+ * causal half.
+ */
+double lk_model_transformer_flops(const struct lk_model *m, size_t added, size_t layers,
+                                  size_t channels);
 
 /* Enqueue the loss, and if `fused` and a seed is given its gradient, in place of the logits. */
 enum lk_status lk_model_loss_forward(struct lk_model *m,
@@ -94,5 +105,8 @@ enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hoo
 enum lk_status lk_model_release(const struct lk_grad_hook *hook, size_t param);
 /* Tell the hook both. */
 enum lk_status lk_model_finish(struct lk_model *m, const struct lk_grad_hook *hook, size_t param);
+/* Tell m->uses where a pass begins, and ends, to use n parameters from `first` on. */
+enum lk_status lk_model_need(const struct lk_model *m, size_t first, size_t n);
+enum lk_status lk_model_done(const struct lk_model *m, size_t first, size_t n);
 
 #endif

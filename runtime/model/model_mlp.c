@@ -11,12 +11,11 @@
 #include "runtime/model/fuse.h"
 #include "runtime/model/model_impl.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { NAME_SIZE = 48, MAX_LAYERS = 1024, MAX_WIDTH = 1 << 16, MAX_VOCAB = 1 << 20 };
+enum { NAME_SIZE = 48 };
 
 /* What can be fused: the loss, and the biases of the first, the middle and the last layers. */
 enum { FUSED_LOSS, FUSED_FIRST, FUSED_LAST, FUSED_MIDDLE, FUSIONS };
@@ -102,17 +101,8 @@ out:
 
 static enum lk_status check_config(const struct lk_model_config *c)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_model_check_size("layers", c->layers, MAX_LAYERS));
-    LK_TRY(lk_model_check_size("channels", c->channels, MAX_WIDTH));
-    LK_TRY(lk_model_check_size("context", c->context, MAX_WIDTH));
-    LK_TRY(lk_model_check_size("vocab", c->vocab, MAX_VOCAB));
-    LK_TRY(lk_model_check_size("max_samples", c->max_samples, INT_MAX / c->context));
-    if (c->heads != 1)
-        st = lk_fail(LK_EUSAGE, "has no heads");
-out:
-    return st;
+    LK_PASS(lk_model_check_sizes(c));
+    return c->heads == 1 ? LK_OK : lk_fail(LK_EUSAGE, "has no heads");
 }
 
 static void mlp_destroy(struct lk_model *m)
@@ -203,9 +193,11 @@ static enum lk_status mlp_forward(struct lk_model *m, const struct lk_batch *bat
         bool last = i == p->layers;
         lk_real *to = last ? p->logits : p->hidden[i];
 
+        LK_PASS(lk_model_need(m, 2 * i, 2));
         LK_PASS(LK_LAUNCH(m->stream, matmul_forward, .out = to, .in = input_of(p, i),
                           .weight = m->params[2 * i].data, .bias = m->params[2 * i + 1].data,
                           .rows = rows, .inputs = inputs_of(p, i), .outputs = outputs_of(p, i)));
+        LK_PASS(lk_model_done(m, 2 * i, 2));
         if (!last)
             LK_PASS(
                 LK_LAUNCH(m->stream, relu_forward, .out = to, .in = to, .n = rows * p->channels));
@@ -261,7 +253,9 @@ static enum lk_status mlp_backward(struct lk_model *m, const struct lk_batch *ba
     for (size_t i = p->layers + 1; i-- > 0;) {
         lk_real *din = p->dhidden[i % 2];
 
+        LK_PASS(lk_model_need(m, 2 * i, 2));
         LK_PASS(layer_backward(p, i, dout, din, rows, accumulate, hook));
+        LK_PASS(lk_model_done(m, 2 * i, 2));
         dout = din;
     }
     return LK_OK;

@@ -57,11 +57,15 @@ struct lk_reducer_config {
     struct lk_comm *comm;            /* borrowed */
     struct lk_stream *compute, *net; /* borrowed: compute and comm stream */
     struct lk_track *track;          /* borrowed; the host thread's, for bucket spans; or NULL */
+    struct lk_recorder *recorder;    /* (optional) borrowed; gets the names of groups' spans */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes;
     enum lk_algo algo;
-    int accumulation;             /* micro-batches per step */
-    bool no_sync;                 /* all-reduce in the last micro-batch only */
+    int accumulation;          /* micro-batches per step */
+    bool no_sync;              /* reduce in the last micro-batch only */
+    enum lk_sharding sharding; /* DDP: as here; others: runtime/train/sharded.h */
+    int shard_group;           /* of LK_SHARERS_GROUP: ranks that share, neighbours */
+    bool scatter; /* of groups, without no_sync: all-reduce among them in the last only */
     enum lk_overlap_mode overlap; /* when buckets are launched (facts/config.h) */
     bool find_unused; /* all-reduce the map of used parameters behind the buckets, an int32 each */
     int noise_every;  /* steps between measurements of the two gradient norms; 0: never */

@@ -43,29 +43,30 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
                                           const struct lk_batch *batch)
 {
     const struct lk_model_ops *model = t->model->ops;
-    const struct lk_grad_hook hook = lk_reducer_hook(t->reducer);
+    const struct lk_grad_hook hook = lk_exchange_hook(t->exchange);
     size_t wide = lk_device_wide_bytes(t->device);
-    double seed = lk_reducer_seed(t->reducer);
+    double seed = lk_exchange_seed(t->exchange);
 
+    LK_PASS(lk_exchange_forward_begin(t->exchange, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
     LK_PASS(take_buffers(t, micro_batch));
     LK_PASS(model->forward(t->model, batch, seed));
     LK_PASS(lk_stream_range_end(t->compute));
     LK_PASS(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * wide,
                            t->model->loss, wide));
-    LK_PASS(lk_reducer_backward_begin(t->reducer, micro_batch));
+    LK_PASS(lk_exchange_backward_begin(t->exchange, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
     LK_PASS(model->backward(t->model, batch, seed, micro_batch > 0, &hook));
     LK_PASS(lk_stream_range_end(t->compute));
-    return lk_reducer_backward_end(t->reducer);
+    return lk_exchange_backward_end(t->exchange);
 }
 
 /* Prepare the step's update anew, whatever of it was enqueued. pre: none of it has run. */
 static void begin_update(struct trainer *t, uint32_t step)
 {
     if (t->optim)
-        lk_optim_begin(t->optim, t->model->params, lk_reducer_buckets(t->reducer), t->rate,
-                       (int64_t)step + 1);
+        lk_optim_begin(t->optim, lk_exchange_owned(t->exchange).params,
+                       lk_exchange_buckets(t->exchange), t->rate, (int64_t)step + 1);
 }
 
 enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket)
@@ -83,11 +84,12 @@ static enum lk_status enqueue_update(struct trainer *t)
     if (t->update)
         return LK_OK;
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
-    if (t->optim)
-        LK_PASS(lk_optim_update(t->optim, t->compute, LK_OPTIM_ALL));
-    else
+    if (!t->optim)
         LK_PASS(t->model->ops->update(t->model));
-    return lk_stream_range_end(t->compute);
+    else if (lk_exchange_owned(t->exchange).n)
+        LK_PASS(lk_optim_update(t->optim, t->compute, LK_OPTIM_ALL));
+    LK_PASS(lk_stream_range_end(t->compute));
+    return lk_exchange_updated(t->exchange);
 }
 
 /* Take and enqueue one batch after the other. */
@@ -215,7 +217,7 @@ static void keep(struct trainer *t, int64_t step)
         lk_span_counter(t->host, t->counters[COUNTER_CLOCK_ERROR], at, (double)t->clock_error_ns);
     }
     if (t->config->reducer.noise_every == 0 ||
-        lk_reducer_norms(t->reducer, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||
+        lk_exchange_norms(t->exchange, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||
         measured != at) {
         t->local_sq[step] = NAN;
         return;
@@ -229,8 +231,10 @@ static enum lk_status check_step(struct trainer *t, uint32_t step)
 {
     static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME)};
     enum lk_plant plant = t->config->reducer.plant;
-    enum lk_status st = lk_verify_step_end(t->verify, step);
+    enum lk_status st;
 
+    LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES | LK_WHOLE_GRADIENTS, NULL));
+    st = lk_verify_step_end(t->verify, step);
     return plant == LK_PLANT_NONE ? st : lk_fail_context(st, "planted %s", plants[plant]);
 }
 
@@ -244,15 +248,17 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     uint64_t began_ns;
 
     t->rate = lk_optim_rate(&c->optim, step, global_batch);
-    if (verify)
+    if (verify) {
+        LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES, NULL));
         LK_PASS(lk_verify_step_begin(t->verify));
+    }
     began_ns = lk_now_ns();
     span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
     lk_stream_set_step(t->compute, at);
     lk_stream_set_step(t->net, at);
     if (t->update)
         lk_stream_set_step(t->update, at);
-    LK_PASS(lk_reducer_step_begin(t->reducer, at));
+    LK_PASS(lk_exchange_step_begin(t->exchange, at));
     begin_update(t, at);
     if (t->uses_graph && is_alike(t, step, verify))
         LK_PASS(launch_step(t, at));
@@ -332,7 +338,7 @@ out:
 static enum lk_status estimate_noise(struct trainer *t, struct lk_estimate *out)
 {
     const struct lk_train_config *c = t->config;
-    double small = (double)c->local_batch * lk_reducer_norms_micro_batches(t->reducer);
+    double small = (double)c->local_batch * lk_exchange_norms_micro_batches(t->exchange);
     struct lk_noise noise;
     enum lk_status st = LK_OK;
 
@@ -362,6 +368,8 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     out->verify_allowed = t->verify ? lk_verify_allowed(t->verify) : NAN;
     t->loss = NULL;
     t->step_s = NULL;
+    if (c->export_path)
+        LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES, NULL));
     if (c->export_path && t->rank == 0)
         LK_PASS(lk_model_export(t->model, c->export_path));
     return t->checkpoints ? lk_checkpoints_wait(t->checkpoints) : LK_OK;

@@ -73,13 +73,17 @@ enum lk_status lk_trainer_check_params(struct trainer *t, int64_t step)
 {
     const struct lk_model *m = t->model;
     bool equal = true;
+    const void *weights;
     uint64_t sums[2];
+    size_t bytes;
     char what[80];
 
     if (!t->sum_host ||
         (step % t->config->check_every != 0 && step != t->n_steps && step != t->course.first_step))
         return LK_OK;
-    LK_PASS(sum_up(t, m->weights, m->weights_bytes, &sums[0]));
+    LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES, NULL));
+    weights = lk_exchange_weights(t->exchange, &bytes);
+    LK_PASS(sum_up(t, weights, bytes, &sums[0]));
     LK_PASS(sum_up(t, m->masters, m->masters_bytes, &sums[1]));
     if (step)
         snprintf(what, sizeof what, "the parameters after step %" PRId64, step - 1);

@@ -4,7 +4,9 @@
  *
  * The state is a list of parts, each a piece of device memory: groups of one part a parameter, and
  * behind them the model's buffers, as rank 0 has them. The first group is the weights, exact; then,
- * where weights are narrower than float, the rounded ones; then the optimizer's planes.
+ * where weights are narrower than float, the rounded ones; then the optimizer's planes. A
+ * checkpoint holds them whole: in sharded training all ranks gather them for rank 0, and a rank
+ * that goes on takes what it owns from the file.
  */
 #include "runtime/train/trainer_impl.h"
 
@@ -44,32 +46,53 @@ static size_t n_parts(const struct trainer *t)
     return n_groups(t) * t->model->n_params + t->model->n_buffers;
 }
 
-/* Return the memory of a part, and describe it. */
-static void *part_of(const struct trainer *t, size_t part, struct lk_tensor_row *row)
+/* Return the buffer that a part is, or NULL. */
+static const struct lk_model_buffer *buffer_of(const struct trainer *t, size_t part)
 {
-    size_t n = t->model->n_params, group = part / n, param = part % n;
-    const struct lk_param *p = &t->model->params[param];
+    size_t first = n_groups(t) * t->model->n_params;
+
+    return part < first ? NULL : &t->model->buffers[part - first];
+}
+
+/* Return true if a part is of rounded weights, or of weights that are exact without masters. */
+static bool is_real(const struct trainer *t, size_t part)
+{
+    size_t group = part / t->model->n_params;
+
+    return group < weight_groups(t) &&
+           (group > 0 || !t->model->params[part % t->model->n_params].master);
+}
+
+static struct lk_tensor_row describe(const struct trainer *t, size_t part)
+{
+    size_t group = part / t->model->n_params;
+    const struct lk_model_buffer *b = buffer_of(t, part);
+    const struct lk_param *p = &t->model->params[part % t->model->n_params];
     enum lk_dtype wide = lk_device_wide_bytes(t->device) == sizeof(double) ? LK_F64 : LK_F32;
-    size_t plane = group - weight_groups(t);
+    struct lk_tensor_row row = {.dtype = is_real(t, part) ? lk_device_real_dtype(t->device) : wide,
+                                .elems = b ? b->elems : p->elems};
 
-    if (part >= n_groups(t) * n) {
-        const struct lk_model_buffer *b = &t->model->buffers[part - n_groups(t) * n];
+    if (b)
+        snprintf(row.name, sizeof row.name, "buffer.%s", b->name);
+    else if (group >= weight_groups(t))
+        snprintf(row.name, sizeof row.name, "optimizer.%s.%s",
+                 lk_optim_plane_name(t->optim, group - weight_groups(t)), p->name);
+    else
+        snprintf(row.name, sizeof row.name, "%s%s", group ? "rounded." : "", p->name);
+    return row;
+}
 
-        *row = (struct lk_tensor_row){.dtype = wide, .elems = b->elems};
-        snprintf(row->name, sizeof row->name, "buffer.%s", b->name);
+/* Return the memory of a part. pre: sharded ones are whole. */
+static void *part_of(const struct trainer *t, size_t part)
+{
+    size_t group = part / t->model->n_params, param = part % t->model->n_params;
+    const struct lk_model_buffer *b = buffer_of(t, part);
+
+    if (b)
         return b->data;
-    }
-    *row = (struct lk_tensor_row){.dtype = wide, .elems = p->elems};
-    if (group >= weight_groups(t)) {
-        snprintf(row->name, sizeof row->name, "optimizer.%s.%s",
-                 lk_optim_plane_name(t->optim, plane), p->name);
-        return lk_optim_state(t->optim, plane, param);
-    }
-    snprintf(row->name, sizeof row->name, "%s%s", group ? "rounded." : "", p->name);
-    if (group == 0 && p->master)
-        return p->master;
-    row->dtype = lk_device_real_dtype(t->device);
-    return p->data;
+    if (group >= weight_groups(t))
+        return lk_exchange_state(t->exchange, t->optim, group - weight_groups(t), param);
+    return is_real(t, part) ? t->model->params[param].data : t->model->params[param].master;
 }
 
 /* Copy between device and host memory. pre: the compute stream is idle. */
@@ -203,27 +226,31 @@ static enum lk_status check_order(const struct trainer *t)
                           t->config->checkpoint.resume, n);
 }
 
-/* Put the parts [from, to) in place. */
-static enum lk_status restore(struct trainer *t, size_t from, size_t to)
+/* Copy `elems` elements of a part, from `first` on, from the file to a device's memory. */
+static enum lk_status restore(struct trainer *t, size_t part, void *device, size_t first,
+                              size_t elems)
 {
+    const struct lk_tensor_row want = describe(t, part);
+    const struct lk_tensor_row *row = lk_tensor_file_row(&t->resumed, want.name);
     const char *path = t->config->checkpoint.resume;
+    size_t bytes = lk_dtype_bytes(want.dtype);
 
+    if (!row)
+        return lk_fail(LK_EPARSE, "%s: has no '%s': it is of another model or optimizer", path,
+                       want.name);
+    if (row->dtype != want.dtype || row->elems != want.elems)
+        return lk_fail(LK_EPARSE, "%s: '%s' has %zu elements of %s where this run has %zu of %s",
+                       path, want.name, row->elems, lk_dtype_name(row->dtype), want.elems,
+                       lk_dtype_name(want.dtype));
+    return copy(t, device, (char *)row->data + first * bytes, elems * bytes, true);
+}
+
+/* Put whole parts [from, to) in place. */
+static enum lk_status restore_parts(struct trainer *t, size_t from, size_t to)
+{
     LK_PASS(make_staging(t));
-    for (size_t i = from; i < to; i++) {
-        struct lk_tensor_row want;
-        void *device = part_of(t, i, &want);
-        const struct lk_tensor_row *row = lk_tensor_file_row(&t->resumed, want.name);
-
-        if (!row)
-            return lk_fail(LK_EPARSE, "%s: has no '%s': it is of another model or optimizer", path,
-                           want.name);
-        if (row->dtype != want.dtype || row->elems != want.elems)
-            return lk_fail(LK_EPARSE,
-                           "%s: '%s' has %zu elements of %s where this run has %zu of %s", path,
-                           want.name, row->elems, lk_dtype_name(row->dtype), want.elems,
-                           lk_dtype_name(want.dtype));
-        LK_PASS(copy(t, device, row->data, row->elems * lk_dtype_bytes(row->dtype), true));
-    }
+    for (size_t i = from; i < to; i++)
+        LK_PASS(restore(t, i, part_of(t, i), 0, describe(t, i).elems));
     return LK_OK;
 }
 
@@ -232,7 +259,20 @@ enum lk_status lk_trainer_resume_weights(struct trainer *t)
     if (!t->config->checkpoint.resume)
         return LK_OK;
     LK_PASS(check_order(t));
-    return restore(t, 0, weight_groups(t) * t->model->n_params);
+    return restore_parts(t, 0, weight_groups(t) * t->model->n_params);
+}
+
+/* Put the optimizer's states of what this rank owns in place. */
+static enum lk_status resume_states(struct trainer *t)
+{
+    struct lk_owned owned = lk_exchange_owned(t->exchange);
+
+    for (size_t group = weight_groups(t); group < n_groups(t); group++)
+        for (size_t i = 0; i < owned.n; i++)
+            LK_PASS(restore(t, group * t->model->n_params + owned.pieces[i].param,
+                            lk_optim_state(t->optim, group - weight_groups(t), i),
+                            owned.pieces[i].first, owned.params[i].elems));
+    return LK_OK;
 }
 
 enum lk_status lk_trainer_resume_optim(struct trainer *t)
@@ -241,7 +281,8 @@ enum lk_status lk_trainer_resume_optim(struct trainer *t)
 
     if (!path)
         return LK_OK;
-    LK_PASS(restore(t, weight_groups(t) * t->model->n_params, n_parts(t)));
+    LK_PASS(resume_states(t));
+    LK_PASS(restore_parts(t, n_groups(t) * t->model->n_params, n_parts(t)));
     if (t->resumed.n_rows != n_parts(t) + 1)
         return lk_fail(LK_EPARSE,
                        "%s: has %zu tensors where this run has %zu: it is of another "
@@ -307,7 +348,7 @@ static size_t fill_texts(const struct trainer *t, int64_t steps, struct lk_tenso
 static enum lk_status fill(struct trainer *t, int64_t steps, struct lk_tensor_file *file)
 {
     size_t n = t->model->n_params, parts = n_parts(t), n_texts;
-    const size_t *order = lk_reducer_ready_order(t->reducer);
+    const size_t *order = lk_exchange_ready_order(t->exchange);
     struct lk_tensor_text *texts = NULL;
     struct lk_tensor_row *rows = NULL;
     enum lk_status st = LK_OK;
@@ -319,15 +360,13 @@ static enum lk_status fill(struct trainer *t, int64_t steps, struct lk_tensor_fi
     n_texts = fill_texts(t, steps, texts);
     rows[0] = (struct lk_tensor_row){.name = ORDER, .dtype = LK_I64, .elems = n};
     for (size_t i = 0; i < parts; i++)
-        (void)part_of(t, i, &rows[i + 1]);
+        rows[i + 1] = describe(t, i);
     LK_TRY(lk_tensor_file_lay_out(file, texts, n_texts, rows, parts + 1));
     memcpy(file->rows[0].data, order, n * sizeof *order);
     for (size_t i = 0; i < parts; i++) {
         const struct lk_tensor_row *row = &file->rows[i + 1];
-        struct lk_tensor_row same;
 
-        LK_TRY(copy(t, part_of(t, i, &same), row->data, row->elems * lk_dtype_bytes(row->dtype),
-                    false));
+        LK_TRY(copy(t, part_of(t, i), row->data, row->elems * lk_dtype_bytes(row->dtype), false));
     }
 out:
     free(rows);
@@ -341,7 +380,10 @@ enum lk_status lk_trainer_checkpoint(struct trainer *t, int64_t steps)
     uint64_t began_ns = lk_now_ns();
     double stall_s;
 
-    if (!t->checkpoints || (steps % every != 0 && steps != t->n_steps))
+    if (!every || (steps % every != 0 && steps != t->n_steps))
+        return LK_OK;
+    LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES | LK_WHOLE_STATES, t->optim));
+    if (!t->checkpoints)
         return LK_OK;
     t->course.checkpoints++;
     LK_PASS(fill(t, steps, lk_checkpoints_take(t->checkpoints)));

@@ -4,6 +4,7 @@
 
 #include "facts/run_facts.h"
 #include "runtime/train/checkpoint.h"
+#include "runtime/train/exchange.h"
 #include "runtime/train/trainer.h"
 #include "runtime/train/verify.h"
 
@@ -30,11 +31,11 @@ struct trainer {
     uint16_t counters[COUNTERS];
     struct lk_model *model;
     struct lk_comm *comm;
-    struct lk_reducer *reducer;
+    struct lk_exchange *exchange;
     struct lk_event *
         *buffers_ready; /* by micro-batch: its buffers are to be broadcast; NULL: none are */
     struct lk_event *buffers_there;
-    struct lk_optim *optim;   /* NULL: the model updates itself */
+    struct lk_optim *optim;   /* of what is owned; NULL: the model updates itself */
     struct lk_verify *verify; /* NULL: nothing is verified */
     struct lk_dataset *dataset;
     struct lk_loader *loader;

@@ -4,7 +4,9 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "runtime/train/ddp.h"
 #include "runtime/train/early.h"
+#include "runtime/train/sharded.h"
 
 #include <errno.h>
 #include <math.h>
@@ -15,6 +17,8 @@
 
 /* Key of the trace's configuration: who runs attention. */
 static const char ATTENTION_KEY[] = "gpu_attention";
+/* Likewise: bytes of the optimizer's states on this rank. */
+static const char STATE_KEY[] = "optimizer_state_bytes";
 
 static enum lk_status open_streams(struct trainer *t)
 {
@@ -162,6 +166,8 @@ static const char *early_lacks(const struct trainer *t)
 
     if (wish == LK_FUSE_NO)
         return "not asked for";
+    if (lk_sharding_traits(c->reducer.sharding)->states)
+        return "the sharding updates shards, which are not buckets";
     if (t->model->ops->update)
         return "the model replays a job";
     if (c->reducer.plant != LK_PLANT_NONE && c->reducer.plant != LK_PLANT_EARLY_UPDATE)
@@ -216,6 +222,17 @@ static enum lk_status check(const struct lk_train_config *c)
     return LK_OK;
 }
 
+/* Make the optimizer of what this rank owns, and say in the trace how much state it keeps. */
+static enum lk_status open_optim(struct trainer *t)
+{
+    struct lk_owned owned = lk_exchange_owned(t->exchange);
+    char bytes[32];
+
+    LK_PASS(lk_optim_create(t->device, &t->config->optim, owned.params, owned.n, &t->optim));
+    snprintf(bytes, sizeof bytes, "%zu", lk_optim_state_bytes(t->optim));
+    return lk_recorder_fact(t->config->recorder, STATE_KEY, bytes);
+}
+
 /* Allocate an entry a step; those of steps before this start are NaN. */
 static enum lk_status make_results(struct trainer *t)
 {
@@ -264,6 +281,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     rc.compute = t->compute;
     rc.net = t->net;
     rc.track = t->host;
+    rc.recorder = c->recorder;
     rc.timeout_ns = c->timeout_ns;
     rc.find_unused |= t->model->find_unused_parameters;
     LK_PASS(choose_early(t));
@@ -273,11 +291,12 @@ enum lk_status lk_trainer_open(struct trainer *t)
     if (t->model->ops->join)
         LK_PASS(t->model->ops->join(t->model, t->comm, t->net));
     LK_PASS(open_buffers(t));
-    LK_PASS(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
+    LK_PASS(lk_sharding_traits(rc.sharding)->sharers == LK_SHARERS_NONE
+                ? lk_ddp_create(&rc, t->model, &t->exchange)
+                : lk_sharded_create(&rc, t->model, &t->exchange));
     LK_PASS(choose_fusions(t));
     if (!t->model->ops->update)
-        LK_PASS(
-            lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
+        LK_PASS(open_optim(t));
     LK_PASS(lk_trainer_resume_optim(t));
     LK_PASS(open_verify(t, &mc));
     LK_PASS(choose_graph(t));
@@ -300,7 +319,7 @@ void lk_trainer_close(struct trainer *t)
     lk_verify_destroy(t->verify);
     lk_dataset_destroy(t->dataset);
     lk_optim_destroy(t->optim);
-    lk_reducer_destroy(t->reducer);
+    lk_exchange_destroy(t->exchange);
     for (int i = 0; t->buffers_ready && i < t->config->reducer.accumulation; i++)
         lk_event_destroy(t->buffers_ready[i]);
     free(t->buffers_ready);
@@ -435,6 +454,9 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     info->accumulation = c->reducer.accumulation;
     info->no_sync = c->reducer.no_sync;
     info->overlap = c->reducer.overlap;
+    info->sharding = c->reducer.sharding;
+    info->shard_group = c->reducer.shard_group;
+    info->scatter = c->reducer.scatter;
     info->ddp_rule = c->reducer.ddp_rule;
     info->first_bytes = c->reducer.first_bytes;
     info->cap_bytes = c->reducer.cap_bytes;
