@@ -509,7 +509,7 @@ enum lk_status run_options_check_group(const struct run_options *o, int ranks)
 {
     int group = o->train.reducer.shard_group;
 
-    return group && ranks % group
+    return group && ranks > 1 && ranks % group /* one rank divides nothing */
                ? lk_fail(LK_EUSAGE, "--shard-group=%d does not divide %d ranks", group, ranks)
                : LK_OK;
 }

@@ -170,6 +170,8 @@ double lk_config_sharers(const struct lk_config *c)
     case LK_SHARERS_ALL:
         return lk_config_replicas(c);
     case LK_SHARERS_GROUP:
+        if (c->world_size == 1)
+            return 1;
         return c->shard_group > 0 ? c->shard_group : (double)c->world_size / c->nodes;
     default:
         return 1;

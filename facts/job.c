@@ -443,6 +443,10 @@ static const struct lk_member job_rows[] = {
         .help = "older files': true is `reduce` \"last\", false \"every\"", .without = "not said"),
     ROW(overlap, "overlap", WORD, SPARSE, .words = &lk_overlap_mode_words,
         .help = "how the runs' collectives overlap with compute"),
+    ROW(sharding, "sharding", WORD, SPARSE, .words = &lk_sharding_words,
+        .help = "what ranks divide among them in the runs"),
+    ROW(shard_group, "shard_group", INT, SPARSE, .max = LK_RANKS_MAX,
+        .help = "ranks that share one copy of the model: hsdp", .without = "those of a node"),
     ROW(tensor_parallel, "tensor_parallel", INT, SPARSE, .min = 1, .max = LK_RANKS_MAX,
         .help =
             "GPUs, neighbours, that split each layer; times, tensors and batch are those of one",

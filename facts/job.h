@@ -132,6 +132,8 @@ struct lk_job {
     int accumulation;                /* micro-batches a step in the runs; default of forecasts */
     enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
     enum lk_overlap_mode overlap;    /* of collectives with compute, in all runs */
+    enum lk_sharding sharding;       /* what ranks divide, in all runs of several */
+    int shard_group;                 /* as lk_config's */
     int tensor_parallel,
         pipeline_parallel;         /* as lk_config has them; of all runs, and of forecasts */
     struct lk_job_tensor *tensors; /* registration order */

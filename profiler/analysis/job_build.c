@@ -2,7 +2,6 @@
 #include "profiler/analysis/job_build.h"
 
 #include "base/array.h"
-#include "facts/noise.h"
 #include "facts/run_facts.h"
 #include "profiler/analysis/analysis.h"
 #include "profiler/analysis/job_alike.h"
@@ -15,10 +14,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The trainer's counters, each a step and rank. */
-#define COUNTER_LOCAL "local gradient norm" /* of the rank's own mean gradient */
-#define COUNTER_MEAN  "gradient norm"       /* of the averaged one */
 
 /* ---- Tensors ---- */
 
@@ -157,6 +152,19 @@ static const struct {
     {LK_PART_GAP, offsetof(struct lk_job_compute, gap_s)},
 };
 
+/* Make the optimizer's time of all parameters of that of a shard. */
+static void undivide(const struct lk_run_info *info, struct lk_estimate *e)
+{
+    const struct lk_config c = {.world_size = info->world_size,
+                                .nodes = info->nodes,
+                                .sharding = info->sharding,
+                                .shard_group = info->shard_group};
+
+    e->value *= lk_config_sharers(&c);
+    e->lo *= lk_config_sharers(&c);
+    e->hi *= lk_config_sharers(&c);
+}
+
 static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
                                    struct lk_job_compute *out)
 {
@@ -172,6 +180,8 @@ static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
                      &source));
     for (size_t i = 0; i < LK_COUNT(compute_fields); i++) {
         LK_TRY(lk_job_part_mean(runs, n_runs, compute_fields[i].part, &e));
+        if (compute_fields[i].part == LK_PART_OPTIMIZER)
+            undivide(lk_run_about(&runs[0]), &e);
         LK_TRY(set_quantity((struct lk_quantity *)((char *)out + compute_fields[i].offset), &e,
                             source));
     }
@@ -324,6 +334,32 @@ static void set_overlap(struct lk_job *j)
     lk_job_settle_runs(j);
 }
 
+/* Take the sharding that all runs of several ranks have; where they differ, the job has none. One
+ * rank divides nothing: it has the job's. */
+static void set_sharding(struct lk_job *j)
+{
+    const struct lk_config *first = NULL;
+    bool differ = false;
+
+    for (size_t i = 0; i < j->n_runs; i++) {
+        const struct lk_config *c = &j->runs[i].config;
+
+        if (c->world_size == 1)
+            continue;
+        first = first ? first : c;
+        differ |= c->sharding != first->sharding || c->shard_group != first->shard_group;
+    }
+    if (first && !differ) {
+        j->sharding = first->sharding;
+        j->shard_group = first->shard_group;
+    }
+    for (size_t i = 0; i < j->n_runs; i++)
+        if (j->runs[i].config.world_size == 1) {
+            j->runs[i].config.sharding = j->sharding;
+            j->runs[i].config.shard_group = j->shard_group;
+        }
+}
+
 static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
 {
     LK_PASS(lk_alloc(&j->runs, set->n, sizeof *j->runs));
@@ -334,66 +370,11 @@ static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
         LK_PASS(fill_losses(set, &set->runs[i], run));
     }
     set_overlap(j);
+    set_sharding(j);
     return LK_OK;
 }
 
 /* ---- Noise scale ---- */
-
-/* Add the counter's squares over the ranks to sum[step], and their number to counts[step]. */
-static void add_squares(const struct lk_trace *t, const char *name, uint64_t n_steps, double *sum,
-                        double *counts)
-{
-    for (size_t i = 0; i < t->n_spans; i++) {
-        const struct lk_span *s = &t->spans[i].span;
-
-        if (s->kind != LK_SPAN_COUNTER || s->step >= n_steps ||
-            strcmp(lk_trace_span_name(t, s), name))
-            continue;
-        sum[s->step] += s->value * s->value;
-        counts[s->step]++;
-    }
-}
-
-static enum lk_status add_noise(struct lk_noise *noise, const struct lk_run *run)
-{
-    enum lk_status st = LK_OK;
-    size_t n = run->timed[run->n_timed - 1] + (size_t)1;
-    double *column[4] = {NULL}; /* local sum and count, mean sum and count */
-
-    for (size_t i = 0; i < LK_COUNT(column); i++)
-        LK_TRY(lk_alloc(&column[i], n, sizeof(double)));
-    for (size_t k = 0; k < run->n; k++) {
-        add_squares(&run->traces[k], COUNTER_LOCAL, n, column[0], column[1]);
-        add_squares(&run->traces[k], COUNTER_MEAN, n, column[2], column[3]);
-    }
-    for (size_t s = 0; s < run->n_timed; s++) {
-        size_t i = run->timed[s];
-
-        if (column[1][i] == (double)run->n && column[3][i] > 0)
-            LK_TRY(lk_noise_add(noise, column[0][i] / column[1][i], column[2][i] / column[3][i]));
-    }
-out:
-    for (size_t i = 0; i < LK_COUNT(column); i++)
-        free(column[i]);
-    return st;
-}
-
-/* Estimate the noise scale from repetitions together; NaN without usable counters. */
-static enum lk_status noise_of(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out)
-{
-    enum lk_status st = LK_OK;
-    const struct lk_run_info *info = lk_run_about(&runs[0]);
-    double small = (double)info->local_batch * info->accumulation;
-    struct lk_noise noise;
-
-    lk_noise_init(&noise, small, small * info->world_size);
-    for (size_t i = 0; i < n_runs; i++)
-        LK_TRY(add_noise(&noise, &runs[i]));
-    *out = lk_noise_estimate(&noise);
-out:
-    lk_noise_fini(&noise);
-    return st;
-}
 
 static bool repetitions(const struct lk_run *a, const struct lk_run *b)
 {
@@ -415,7 +396,7 @@ static enum lk_status fill_noise(const struct lk_run_set *set, struct lk_job *j)
         first = end - 1;
         while (first && repetitions(&set->runs[first - 1], &set->runs[end - 1]))
             first--;
-        LK_TRY(noise_of(&set->runs[first], end - first, &e));
+        LK_TRY(lk_job_noise(&set->runs[first], end - first, &e));
         if (isnan(e.value) || !isfinite(e.hi))
             continue;
         LK_TRY(source_of(&set->runs[first], end - first, "", &source));

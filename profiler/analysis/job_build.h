@@ -12,7 +12,8 @@
  *   row's `source` says that both are in it. forward_s and backward_s are means over steps, ranks
  *   and micro-batches of the FORWARD and BACKWARD ranges; optimizer_s, input_s and gap_s are the
  *   step's parts of profiler/analysis/steps.h (input and gap are not covered by compute or
- *   communication); optimizer_hidden_s what of the updates was, if any.
+ *   communication); optimizer_hidden_s what of the updates was, if any. Of sharded runs optimizer_s
+ *   is that of all parameters: the shard's times the ranks that share.
  * - intervals: 90 %, bootstrap by run, then by block of consecutive steps within a run.
  * - transient: the standard deviation of a micro-batch's forward + backward, relative to the mean
  *   of its rank and run.
@@ -26,6 +27,7 @@
  *   (profiler/analysis/analysis.h, against the run's natural reference among them).
  * - place: the device and the hosts that the traces name, of every run; the job's are those of its
  *   compute.
+ * - sharding: that of all runs of several ranks; none where they differ.
  * - no_sync: of runs of several micro-batches; one micro-batch is the same either way, and the file
  *   then has true, which forecasts name as assumed.
  * - optimizer, master_weights, gradient_as_bucket_view: from the options of `lockstep run` in the

@@ -5,9 +5,11 @@
 #include "base/clock.h"
 #include "base/rng.h"
 #include "base/units.h"
+#include "facts/noise.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { RESAMPLES = 1000 };
 static const double interval_level = 0.90;
@@ -233,5 +235,66 @@ out:
     for (size_t r = 0; m.means && r < n_runs; r++)
         free(m.means[r]);
     free(m.means);
+    return st;
+}
+
+/* ---- Noise scale ---- */
+
+/* The trainer's counters, each a step and rank. */
+#define COUNTER_LOCAL "local gradient norm" /* of the rank's own mean gradient */
+#define COUNTER_MEAN  "gradient norm"       /* of the averaged one */
+
+/* Add the counter's squares over the ranks to sum[step], and their number to counts[step]. */
+static void add_squares(const struct lk_trace *t, const char *name, uint64_t n_steps, double *sum,
+                        double *counts)
+{
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->kind != LK_SPAN_COUNTER || s->step >= n_steps ||
+            strcmp(lk_trace_span_name(t, s), name))
+            continue;
+        sum[s->step] += s->value * s->value;
+        counts[s->step]++;
+    }
+}
+
+static enum lk_status add_noise(struct lk_noise *noise, const struct lk_run *run)
+{
+    enum lk_status st = LK_OK;
+    size_t n = run->timed[run->n_timed - 1] + (size_t)1;
+    double *column[4] = {NULL}; /* local sum and count, mean sum and count */
+
+    for (size_t i = 0; i < LK_COUNT(column); i++)
+        LK_TRY(lk_alloc(&column[i], n, sizeof(double)));
+    for (size_t k = 0; k < run->n; k++) {
+        add_squares(&run->traces[k], COUNTER_LOCAL, n, column[0], column[1]);
+        add_squares(&run->traces[k], COUNTER_MEAN, n, column[2], column[3]);
+    }
+    for (size_t s = 0; s < run->n_timed; s++) {
+        size_t i = run->timed[s];
+
+        if (column[1][i] == (double)run->n && column[3][i] > 0)
+            LK_TRY(lk_noise_add(noise, column[0][i] / column[1][i], column[2][i] / column[3][i]));
+    }
+out:
+    for (size_t i = 0; i < LK_COUNT(column); i++)
+        free(column[i]);
+    return st;
+}
+
+enum lk_status lk_job_noise(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run_info *info = lk_run_about(&runs[0]);
+    double small = (double)info->local_batch * info->accumulation;
+    struct lk_noise noise;
+
+    lk_noise_init(&noise, small, small * info->world_size);
+    for (size_t i = 0; i < n_runs; i++)
+        LK_TRY(add_noise(&noise, &runs[i]));
+    *out = lk_noise_estimate(&noise);
+out:
+    lk_noise_fini(&noise);
     return st;
 }

@@ -31,4 +31,8 @@ enum lk_status lk_job_hidden_mean(const struct lk_run *runs, size_t n_runs,
  */
 enum lk_status lk_job_transient(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out);
 
+/* Estimate the noise scale from the trainer's counters in repetitions together; NaN without usable
+ * counters. */
+enum lk_status lk_job_noise(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out);
+
 #endif

@@ -280,7 +280,7 @@ static enum lk_status set_groups(struct sharded *s)
     const struct lk_reducer_config *c = &s->config;
     int rank = lk_comm_rank(c->comm), size = s->ranks;
 
-    if (s->traits->sharers == LK_SHARERS_GROUP)
+    if (s->traits->sharers == LK_SHARERS_GROUP && s->ranks > 1) /* one rank divides nothing */
         size = c->shard_group;
     if (size < 1 || s->ranks % size)
         return lk_fail(LK_EUSAGE, "a shard group of %d does not divide %d ranks", size, s->ranks);

@@ -31,6 +31,8 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .accumulation = j->accumulation,
                               .reduce = j->reduce,
                               .overlap = j->overlap,
+                              .sharding = j->sharding,
+                              .shard_group = j->shard_group,
                               .first_bytes = j->first_bytes,
                               .cap_bytes = j->cap_bytes};
 }

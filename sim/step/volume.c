@@ -363,7 +363,8 @@ static enum lk_status add_scheme(struct build *b)
 {
     const struct lk_sharding_traits *t = lk_sharding_traits(b->config->sharding);
     bool periodic = t->pace == LK_PACE_PERIOD;
-    bool grouped = periodic ? b->config->shard_group > 1 : t->sharers == LK_SHARERS_GROUP;
+    bool grouped = b->config->world_size > 1 && /* one rank is no group */
+                   (periodic ? b->config->shard_group > 1 : t->sharers == LK_SHARERS_GROUP);
     struct group g = b->all;
 
     LK_PASS(check_pace(b, t->pace));

@@ -183,9 +183,10 @@ static const enum lk_optim_kind optimizers[] = {LK_OPTIM_SGD, LK_OPTIM_ADAMW};
 enum { RANKS = 4, ACCUMULATIONS = 3 };
 
 /*
- * Every scheme with both models and both optimizers, each with 1 to 4 ranks and 1 to 3
- * micro-batches a step. Float32 sums in another order differ by some units of 2^-24 of their terms;
- * weights are below 1, and the steps change them by less than 1.
+ * Every scheme with both models and both optimizers; of 1 to 4 ranks and 1 to 3 micro-batches a
+ * step every other combination with one of the models, the rest with the other. Float32 sums in
+ * another order differ by some units of 2^-24 of their terms; weights are below 1, and the steps
+ * change them by less than 1.
  */
 START_TEST(trains_as_one_rank_would)
 {
@@ -202,9 +203,11 @@ START_TEST(trains_as_one_rank_would)
     many.sharding = s->sharding;
     many.reduce = s->reduce;
     many.weights = "many";
-    many.verify = i % 3 == 0;
+    many.verify = i % 4 < 2;
     for (many.ranks = 1; many.ranks <= RANKS; many.ranks++)
         for (many.accumulation = 1; many.accumulation <= ACCUMULATIONS; many.accumulation++) {
+            if ((many.ranks + many.accumulation + (int)i) % 2)
+                continue;
             many.group = s->group;
             if (s->group && many.ranks % s->group)
                 many.group = many.ranks;
@@ -362,7 +365,7 @@ START_TEST(goes_on_from_checkpoints)
     part.dir = "parts";
     part.weights = "part";
     part.resume = checkpoint("all", 2);
-    for (size_t i = (size_t)_i % 2; i < LK_COUNT(schemes); i += 2) {
+    for (size_t i = (size_t)_i % 3; i < LK_COUNT(schemes); i += 3) {
         part.sharding = schemes[i].sharding;
         part.group = schemes[i].group;
         part.reduce = schemes[i].reduce;
