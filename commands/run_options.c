@@ -26,7 +26,7 @@ static const char *const attentions[] = {LK_ATTENTION_LIST(LK_WORD_NAME) NULL};
 #define NAME(value, name, ...) name,
 static const char *const overlaps[] = {"auto", LK_OVERLAP_MODE_LIST(NAME) NULL};
 static const char *const reductions[] = {"auto", LK_REDUCTION_LIST(NAME) NULL};
-static const char *const shardings[] = {LK_SHARDING_LIST(NAME) NULL};
+static const char *const shardings[] = {"auto", LK_SHARDING_LIST(NAME) NULL};
 #undef NAME
 static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
 /* A communicator of this program has these algorithms of the all-reduce; the others are NCCL's own,
@@ -178,14 +178,15 @@ void lk_command_backends(FILE *out)
     BOTH("overlap", overlap, CHOICE, .choices = overlaps, .fallback = "auto",                       \
          .help = "of buckets with the backward: full; partial: one at a time, the backward waits for " \
                  "the one before; none: behind the backward; auto: full, in replay the job's")      \
-    RUN("sharding", train.reducer.sharding, CHOICE, .choices = shardings, .fallback = "ddp",       \
-        .help = "what ranks divide among them (docs/ddp.md): ddp, zero1, zero2, zero3, shard-grad-op, " \
-                "hsdp; the others are forecast only")                                              \
-    RUN("shard-group", train.reducer.shard_group, INT, .min = 1, .max = 1024,                      \
-        .help = "hsdp: neighbouring ranks that share one copy of the model")                       \
-    RUN("reduce", reduce, CHOICE, .choices = reductions, .fallback = "auto",                       \
-        .help = "micro-batches whose gradients are reduced: every, last, scatter (hsdp: all-reduced " \
-                "in the last, scattered in every); auto: as the sharding's library does")          \
+    BOTH("sharding", sharding, CHOICE, .choices = shardings, .fallback = "auto",                   \
+         .help = "what ranks divide among them (docs/ddp.md): ddp, zero1, zero2, zero3, "          \
+                 "shard-grad-op, hsdp; the others are forecast only; auto: ddp, in replay the job's") \
+    BOTH("shard-group", train.reducer.shard_group, INT, .min = 1, .max = 1024,                     \
+         .help = "hsdp: neighbouring ranks that share one copy of the model")                      \
+    BOTH("reduce", reduce, CHOICE, .choices = reductions, .fallback = "auto",                      \
+         .help = "micro-batches whose gradients are reduced: every, last, scatter (hsdp: all-reduced " \
+                 "in the last, scattered in every); auto: as the sharding's library does, in replay " \
+                 "as the job did")                                                                 \
     BOTH("algorithm", algorithm, CHOICE, .choices = algorithms, .fallback = "auto",                 \
          .help = "of the all-reduce; hierarchical: rings inside hosts and between them")                                                    \
     RUN("noise-every", train.reducer.noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
@@ -298,6 +299,11 @@ static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, doubl
                            text);
 }
 
+static enum lk_sharding asked_sharding(const struct run_options *o)
+{
+    return o->sharding ? (enum lk_sharding)(o->sharding - 1) : LK_SHARDING_DDP;
+}
+
 /* Return a rank's factor: 1 for all but the slow one. */
 static enum lk_status slowdown(const char *text, int rank, double *out)
 {
@@ -325,7 +331,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
     bool of_nccl = o->train.comm_config.nccl.min_ctas || o->train.comm_config.nccl.max_ctas ||
                    o->train.comm_config.nccl.cga_cluster ||
                    o->train.comm_config.nccl.register_buffers;
-    const struct lk_sharding_traits *sharding = lk_sharding_traits(o->train.reducer.sharding);
+    const struct lk_sharding_traits *sharding = lk_sharding_traits(asked_sharding(o));
     bool sharded = sharding->sharers != LK_SHARERS_NONE;
     bool grouped = sharding->sharers == LK_SHARERS_GROUP;
     bool sgd = o->train.optim.kind == LK_OPTIM_SGD;
@@ -359,7 +365,6 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--sharding=local-sgd, diloco and async are forecast only (lockstep whatif); a run takes "
          "ddp, zero1, zero2, zero3, shard-grad-op or hsdp"},
         {sharded && cuda, "--sharding other than ddp is not built for --device=cuda"},
-        {sharded && replay, "--sharding other than ddp is not built for --model=replay"},
         {sharded && o->train.reducer.noise_every,
          "--noise-every and --sharding exclude each other: no rank has the whole mean gradient"},
         {sharded && o->train.fuse.wish[LK_FUSE_OPTIMIZER] == LK_FUSE_YES,
@@ -368,10 +373,11 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--plant and --sharding: sharded training has dropped-bucket, wrong-divisor and "
          "shared-shard"},
         {grouped && !o->train.reducer.shard_group, "--sharding=hsdp needs --shard-group"},
-        {!grouped && o->train.reducer.shard_group, "--shard-group needs --sharding=hsdp"},
+        {!grouped && o->train.reducer.shard_group && (o->sharding || !replay),
+         "--shard-group needs --sharding=hsdp"},
         {grouped && o->comm == RUN_COMM_MPI,
          "--sharding=hsdp needs --comm=tcp: mpi has no collectives of a part of the ranks"},
-        {!grouped && o->reduce == 1 + LK_REDUCTION_SCATTER,
+        {!grouped && o->reduce == 1 + LK_REDUCTION_SCATTER && (o->sharding || !replay),
          "--reduce=scatter needs --sharding=hsdp"},
         {o->reduce && o->sync_every, "--reduce and --sync-every exclude each other"},
         {o->train.device_config.share_gpu && !cuda, "--share-gpu needs --device=cuda"},
@@ -441,6 +447,20 @@ static enum lk_status check(const struct run_options *o, const struct run_option
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
 }
 
+/* Take the sharding of the job, and the micro-batches that it reduces, unless other ones are given.
+ */
+static void take_sharding(const struct lk_job *job, struct run_options *o)
+{
+    if (!o->sharding)
+        o->sharding = 1 + (int)job->sharding;
+    if (asked_sharding(o) != job->sharding)
+        return;
+    if (!o->train.reducer.shard_group)
+        o->train.reducer.shard_group = job->shard_group;
+    if (!o->reduce && !o->sync_every)
+        o->reduce = 1 + (int)job->reduce;
+}
+
 /* Take from the job what the command line does not give. */
 static enum lk_status take_from_job(struct run_options *o)
 {
@@ -450,7 +470,7 @@ static enum lk_status take_from_job(struct run_options *o)
     LK_TRY(lk_job_read(o->train.model.job, &job));
     o->train.reducer.ddp_rule = job.ddp_rule;
     o->train.prefetch = job.prefetch_depth;
-    o->sync_every = o->sync_every || job.reduce != LK_REDUCTION_LAST;
+    take_sharding(&job, o);
     if (!o->overlap)
         o->overlap = 1 + (int)job.overlap;
     if (!o->train.local_batch)
@@ -556,7 +576,7 @@ static enum lk_reduction reduction(const struct run_options *o)
 
     if (o->reduce)
         return (enum lk_reduction)(o->reduce - 1);
-    lk_config_shard(&usual, o->train.reducer.sharding, LK_REDUCTION_LAST);
+    lk_config_shard(&usual, asked_sharding(o), LK_REDUCTION_LAST);
     return o->sync_every ? LK_REDUCTION_EVERY : usual.reduce;
 }
 
@@ -588,6 +608,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
         share_gpu_limit(&c.comm_config.nccl);
     c.model.seed = c.seed = (uint64_t)o->seed;
     c.reducer.first_bytes = run_options_first_bucket(o);
+    c.reducer.sharding = asked_sharding(o);
     c.reducer.no_sync = reduction(o) == LK_REDUCTION_LAST;
     c.reducer.scatter = reduction(o) == LK_REDUCTION_SCATTER;
     c.reducer.algo = offered[o->algorithm];

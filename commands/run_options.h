@@ -40,8 +40,9 @@ struct run_options {
     const char *ssh;   /* the command that runs another there; NULL: RUN_SSH */
     int64_t seed;
     bool sync_every;
-    int overlap; /* 0: auto, else one more than the lk_overlap_mode */
-    int reduce;  /* 0: auto, else one more than the lk_reduction */
+    int overlap;  /* 0: auto, else one more than the lk_overlap_mode */
+    int reduce;   /* 0: auto, else one more than the lk_reduction */
+    int sharding; /* 0: auto, else one more than the lk_sharding */
     /* run grid */
     struct lk_ints scaling, local_batches, accumulations;
     struct lk_sizes bucket_caps;

@@ -107,6 +107,7 @@ struct lk_use_hook {
     enum lk_status (*need)(void *ctx, size_t first, size_t n);
     enum lk_status (*done)(void *ctx, size_t first, size_t n);
     void *ctx;
+    double share; /* of the parameters that a model's own update is of */
 };
 
 struct lk_comm;

@@ -7,6 +7,9 @@
  * at its layers, and the next wait starts after them. Waits take time on a "timed" device only
  * (kernels/ops.h: wait).
  *
+ * In sharded training a pass uses a tensor while its share of backward lasts, that is from the
+ * ready time before its own to its own; in forward the same share, from the end.
+ *
  * A tensor of another type than float32 gets as many float32 elements as make the same bytes
  * (rounded up), since gradients here are float32.
  */
@@ -98,22 +101,39 @@ static enum lk_status exchange(struct replay *r, size_t layer, bool backward)
     return r->comm ? lk_comm_between(r->comm, r->model.stream, r->net, r->back, &call) : LK_OK;
 }
 
+/* Continue forward up to this share of its time; run the exchanges of layers on the way. */
+static enum lk_status forward_to(struct replay *r, const struct times *t, double share,
+                                 double *reached, size_t *layer)
+{
+    for (; *layer < r->job.n_sync_bn && r->job.sync_bn[*layer].at <= share; ++*layer) {
+        double at = r->job.sync_bn[*layer].at;
+
+        LK_PASS(wait_s(&r->model, (at - *reached) * t->forward_s));
+        *reached = at;
+        LK_PASS(exchange(r, *layer, false));
+    }
+    LK_PASS(wait_s(&r->model, (share - *reached) * t->forward_s));
+    *reached = share;
+    return LK_OK;
+}
+
 static enum lk_status forward(struct lk_model *m, const struct lk_batch *batch, double seed)
 {
     struct replay *r = (struct replay *)m;
     struct times t = {0};
     double reached = 0;
+    size_t layer = 0;
 
     (void)seed;
     LK_PASS(times_at(&r->job, batch->samples, &t));
-    for (size_t i = 0; i < r->job.n_sync_bn; i++) {
-        double at = r->job.sync_bn[i].at;
+    for (size_t i = m->uses.need ? m->n_params : 0; i-- > 0;) {
+        double before = i ? r->job.tensors[r->order[i - 1]].ready : 0;
 
-        LK_PASS(wait_s(m, (at - reached) * t.forward_s));
-        reached = at;
-        LK_PASS(exchange(r, i, false));
+        LK_PASS(lk_model_need(m, r->order[i], 1));
+        LK_PASS(forward_to(r, &t, 1 - before, &reached, &layer));
+        LK_PASS(lk_model_done(m, r->order[i], 1));
     }
-    return wait_s(m, (1 - reached) * t.forward_s);
+    return forward_to(r, &t, 1, &reached, &layer);
 }
 
 /* Continue backward up to this share of its time; run the exchanges of layers on the way, last
@@ -145,8 +165,10 @@ static enum lk_status backward(struct lk_model *m, const struct lk_batch *batch,
     (void)accumulate;
     LK_PASS(times_at(&r->job, batch->samples, &t));
     for (size_t i = 0; i < m->n_params; i++) {
+        LK_PASS(lk_model_need(m, r->order[i], 1));
         LK_PASS(backward_to(r, &t, r->job.tensors[r->order[i]].ready, &reached, &layers_left));
         LK_PASS(lk_model_ready(m, hook, r->order[i]));
+        LK_PASS(lk_model_done(m, r->order[i], 1));
     }
     return backward_to(r, &t, 1, &reached, &layers_left);
 }
@@ -157,7 +179,7 @@ static enum lk_status update(struct lk_model *m)
     const struct lk_job *j = &r->job;
 
     /* The optimizer's time does not depend on the batch: take the first row's. */
-    return wait_s(m, j->compute[0].optimizer_s.value);
+    return wait_s(m, j->compute[0].optimizer_s.value * (m->uses.need ? m->uses.share : 1));
 }
 
 static enum lk_status join(struct lk_model *m, struct lk_comm *comm, struct lk_stream *net)
@@ -203,6 +225,7 @@ static void sort_by_ready(const struct lk_job *job, size_t *order)
 static enum lk_status make_params(struct replay *r)
 {
     struct lk_model *m = &r->model;
+    size_t real = lk_device_real_bytes(m->device), elems = 0;
 
     LK_PASS(lk_alloc(&m->params, r->job.n_tensors, sizeof *m->params));
     LK_PASS(lk_alloc(&r->order, r->job.n_tensors, sizeof *r->order));
@@ -213,8 +236,15 @@ static enum lk_status make_params(struct replay *r)
 
         p->name = t->name;
         p->elems = (size_t)((t->elems * lk_dtype_bytes(t->dtype) + 3) / 4);
-        LK_PASS(lk_device_alloc(m->device, p->elems * lk_device_real_bytes(m->device), &p->data));
+        elems += p->elems;
         m->n_params++;
+    }
+    m->weights_bytes = elems * real;
+    LK_PASS(lk_device_alloc(m->device, m->weights_bytes, &m->weights));
+    elems = 0;
+    for (size_t i = 0; i < m->n_params; i++) {
+        m->params[i].data = (char *)m->weights + elems * real;
+        elems += m->params[i].elems;
     }
     return LK_OK;
 }
@@ -225,8 +255,7 @@ static void destroy(struct lk_model *m)
 
     if (!r)
         return;
-    for (size_t i = 0; i < m->n_params; i++)
-        lk_device_free(m->device, m->params[i].data);
+    lk_device_free(m->device, m->weights);
     free(m->params);
     for (size_t i = 0; r->there && i < 2 * r->job.n_sync_bn; i++)
         lk_event_destroy(r->there[i]);

@@ -261,7 +261,8 @@ static enum lk_status on_done(void *ctx, size_t first, size_t n)
 
 struct lk_use_hook lk_sharded_uses(struct sharded *s)
 {
-    return (struct lk_use_hook){.need = on_need, .done = on_done, .ctx = s};
+    return (struct lk_use_hook){
+        .need = on_need, .done = on_done, .ctx = s, .share = 1 / (double)s->sharers};
 }
 
 /* Check that the pass before was done with all that it needed. */
