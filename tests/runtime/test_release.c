@@ -137,9 +137,76 @@ START_TEST(parameters_with_ready_gradients_are_read)
 }
 END_TEST
 
+/* ---- Uses ---- */
+
+/* A model whose parameters are elsewhere, NaN, but while a pass uses them. */
+struct kept_away {
+    struct bench *b;
+    void *kept[PARAMS_MAX];
+    int needs[PARAMS_MAX], dones[PARAMS_MAX];
+};
+
+static enum lk_status bring(void *ctx, size_t first, size_t n)
+{
+    struct kept_away *k = ctx;
+
+    for (size_t p = first; p < first + n; p++) {
+        const struct lk_param *x = &k->b->model->params[p];
+
+        k->needs[p]++;
+        LK_PASS(lk_stream_copy(k->b->stream, x->data, k->kept[p],
+                               x->elems * lk_device_real_bytes(k->b->device)));
+    }
+    return LK_OK;
+}
+
+static enum lk_status take_away(void *ctx, size_t first, size_t n)
+{
+    struct kept_away *k = ctx;
+
+    for (size_t p = first; p < first + n; p++) {
+        const struct lk_param *x = &k->b->model->params[p];
+
+        k->dones[p]++;
+        LK_PASS(LK_LAUNCH(k->b->stream, fill, .x = x->data, .n = x->elems, .value = NAN));
+    }
+    return LK_OK;
+}
+
+/* A pass says once of each parameter that it needs it and is done with it, and reads it only in
+ * between. */
+START_TEST(passes_use_parameters_as_they_say)
+{
+    const struct lk_grad_hook hook = {ignore, NULL, ignore};
+    struct kept_away k = {0};
+    struct bench b;
+
+    open_bench(&b, &rows[_i / 2]);
+    for (size_t i = 0; i < b.model->n_fusions; i++)
+        b.model->fusions[i].used = _i & 1;
+    k.b = &b;
+    for (size_t i = 0; i < b.model->n_params; i++) {
+        size_t bytes = b.model->params[i].elems * lk_device_real_bytes(b.device);
+
+        must(lk_device_alloc(b.device, bytes, &k.kept[i]));
+        must(lk_stream_copy(b.stream, k.kept[i], b.model->params[i].data, bytes));
+    }
+    must(take_away(&k, 0, b.model->n_params));
+    b.model->uses = (struct lk_use_hook){.need = bring, .done = take_away, .ctx = &k};
+    ck_assert_uint_eq(count_nans(&b, &rows[_i / 2], &hook), 0);
+    for (size_t i = 0; i < b.model->n_params; i++) {
+        ck_assert_msg(k.needs[i] == 2 && k.dones[i] == 3, "%s was needed %d times, done %d",
+                      b.model->params[i].name, k.needs[i], k.dones[i]);
+        lk_device_free(b.device, k.kept[i]);
+    }
+    close_bench(&b);
+}
+END_TEST
+
 SUITE(release, tc)
 {
     tcase_add_checked_fixture(tc, NULL, pairs_free);
     tcase_add_loop_test(tc, released_parameters_are_not_read_any_more, 0, 2 * (int)LK_COUNT(rows));
     tcase_add_loop_test(tc, parameters_with_ready_gradients_are_read, 0, LK_COUNT(rows));
+    tcase_add_loop_test(tc, passes_use_parameters_as_they_say, 0, 2 * (int)LK_COUNT(rows));
 }

@@ -1,0 +1,178 @@
+/*
+ * lockstep run --sharding, end to end: what trace, analysis and job.json say of it, the forecast of
+ * the run itself, and its replay.
+ */
+#include "base/array.h"
+#include "facts/job.h"
+#include "facts/trace.h"
+#include "profiler/analysis/steps.h"
+#include "sim/step/volume.h"
+#include "tests/rigs/must.h"
+#include "tests/rigs/program.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/suite.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A perceptron whose gradients become ready in the reverse of registration order, as its units are:
+ * forecasts cut the same units. */
+#define TINY                                                                                       \
+    "--model=mlp --layers=3 --channels=24 --context=8 --vocab=32 --samples=4096 --no-pin -b4 "     \
+    "--bucket-cap=2KiB --steps=4 --warmup=2 "
+
+static const struct row {
+    const char *options;
+    int ranks, group, accumulation;
+    enum lk_sharding sharding;
+    enum lk_reduction reduce;
+} rows[] = {
+    {"--sharding=zero1", 2, 0, 2, LK_SHARDING_ZERO1, LK_REDUCTION_LAST},
+    {"--sharding=zero2", 2, 0, 1, LK_SHARDING_ZERO2, LK_REDUCTION_LAST},
+    {"--sharding=zero3", 3, 0, 2, LK_SHARDING_ZERO3, LK_REDUCTION_EVERY},
+    {"--sharding=zero3 --reduce=last", 2, 0, 2, LK_SHARDING_ZERO3, LK_REDUCTION_LAST},
+    {"--sharding=shard-grad-op", 2, 0, 2, LK_SHARDING_GRAD_OP, LK_REDUCTION_EVERY},
+    {"--sharding=hsdp --shard-group=2", 4, 2, 2, LK_SHARDING_HSDP, LK_REDUCTION_EVERY},
+    {"--sharding=hsdp --shard-group=2 --reduce=scatter", 4, 2, 2, LK_SHARDING_HSDP,
+     LK_REDUCTION_SCATTER},
+    {"--sharding=hsdp --shard-group=2 --reduce=last", 4, 2, 2, LK_SHARDING_HSDP, LK_REDUCTION_LAST},
+};
+
+static char *in_run(const struct row *r, const char *name)
+{
+    char *path;
+
+    must(lk_asprintf(&path, "%s/run/k%d-b4-a%d-r0/%s", scratch_dir, r->ranks, r->accumulation,
+                     name));
+    return path;
+}
+
+/* Sum the bytes of a step's collectives by function: all of the sharding, units of both kinds. */
+static void sum_bytes(const struct lk_trace *t, double bytes[LK_COLL_COUNT])
+{
+    double steps = (double)(t->info.steps - t->info.warmup_steps);
+
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+        const char *name = lk_trace_span_name(t, s);
+        enum lk_coll c;
+
+        if (s->kind != LK_SPAN_COLLECTIVE || s->step < t->info.warmup_steps)
+            continue;
+        ck_assert_int_ge(s->index, 0);
+        ck_assert(lk_coll_find(name, strcspn(name, " "), &c));
+        bytes[c] += (double)s->bytes / steps;
+    }
+}
+
+/* The run moves what forecasts of it count, up to the padding of a unit to equal shards: at most an
+ * element a rank, of 4 bytes, of each collective. */
+static void check_volume(const struct row *r, const struct lk_job *j, const struct lk_trace *t)
+{
+    const struct lk_config c = {.world_size = r->ranks,
+                                .nodes = 1,
+                                .accumulation = r->accumulation,
+                                .reduce = j->reduce,
+                                .first_bytes = j->first_bytes,
+                                .cap_bytes = j->cap_bytes,
+                                .sharding = j->sharding,
+                                .shard_group = j->shard_group};
+    double run[LK_COLL_COUNT] = {0}, forecast[LK_COLL_COUNT] = {0}, padding[LK_COLL_COUNT] = {0};
+    struct lk_volume v;
+
+    sum_bytes(t, run);
+    must(lk_volume_init(&v, j, &c));
+    for (size_t i = 0; i < v.n; i++) {
+        int times = v.steps[i].every_micro_batch ? r->accumulation : 1;
+
+        forecast[v.steps[i].coll] += (double)v.steps[i].bytes * times;
+        padding[v.steps[i].coll] += 4.0 * r->ranks * times * (v.steps[i].bucket < 0 ? 8 : 1);
+    }
+    lk_volume_fini(&v);
+    for (int i = 0; i < LK_COLL_COUNT; i++)
+        ck_assert_msg(fabs(run[i] - forecast[i]) <= padding[i],
+                      "%s: %s of %g bytes a step, forecast %g", r->options,
+                      lk_coll_name((enum lk_coll)i), run[i], forecast[i]);
+    ck_assert_double_gt(run[LK_ALL_GATHER], 0);
+}
+
+START_TEST(says_what_ranks_divide)
+{
+    const struct row *r = &rows[_i];
+    char *out = scratch_path(scratch_dir, "run"), *path;
+    char *job = scratch_path(scratch_dir, "run/job.json");
+    struct lk_trace t = {0};
+    struct lk_job j = {0};
+    struct program p;
+
+    program_run(&p, scratch_dir, 0, "run -n%d -a%d --out=%s " TINY "%s", r->ranks, r->accumulation,
+                out, r->options);
+    program_fini(&p);
+    path = in_run(r, "rank0.trace.json.gz");
+    must(lk_trace_read(path, &t));
+    ck_assert_int_eq(t.info.sharding, r->sharding);
+    ck_assert_int_eq(t.info.shard_group, r->group);
+    ck_assert_ptr_nonnull(lk_run_info_value(&t.info, "optimizer_state_bytes"));
+    must(lk_job_read(job, &j));
+    ck_assert_int_eq(j.sharding, r->sharding);
+    ck_assert_int_eq(j.shard_group, r->group);
+    ck_assert_int_eq(j.reduce, r->reduce);
+    ck_assert_int_eq(j.runs[0].config.sharding, r->sharding);
+    ck_assert_uint_eq(j.n_collectives, 0); /* those of the sharding are no others */
+    check_volume(r, &j, &t);
+    lk_trace_fini(&t);
+    lk_job_fini(&j);
+    free(path);
+    free(job);
+    free(out);
+}
+END_TEST
+
+/* A run's replay moves the same bytes, and its own job says the same sharding. */
+START_TEST(is_replayed)
+{
+    const struct row *r = &rows[_i];
+    char *job = scratch_path(scratch_dir, "run/job.json"), *out = scratch_path(scratch_dir, "run");
+    char *again = scratch_path(scratch_dir, "again"), *path = in_run(r, "rank0.trace.json.gz");
+    double run[LK_COLL_COUNT] = {0}, replay[LK_COLL_COUNT] = {0};
+    struct lk_trace a = {0}, b = {0};
+    struct program p;
+    char *other;
+
+    program_run(&p, scratch_dir, 0, "run -n%d -a%d --out=%s " TINY "%s", r->ranks, r->accumulation,
+                out, r->options);
+    program_fini(&p);
+    program_run(&p, scratch_dir, 0, "replay %s -n%d --steps=3 --warmup=1 --no-pin --out=%s", job,
+                r->ranks, again);
+    program_fini(&p);
+    must(lk_asprintf(&other, "%s/k%d-b4-a%d-r0/rank0.trace.json.gz", again, r->ranks,
+                     r->accumulation));
+    must(lk_trace_read(path, &a));
+    must(lk_trace_read(other, &b));
+    ck_assert_int_eq(b.info.sharding, r->sharding);
+    ck_assert_int_eq(b.info.shard_group, r->group);
+    if (r->accumulation > 1) /* else there is no difference */
+        ck_assert_int_eq(lk_run_info_reduction(&b.info), lk_run_info_reduction(&a.info));
+    sum_bytes(&a, run);
+    sum_bytes(&b, replay);
+    for (int i = 0; i < LK_COLL_COUNT; i++)
+        ck_assert_double_eq_tol(run[i], replay[i], 0.5);
+    lk_trace_fini(&a);
+    lk_trace_fini(&b);
+    free(other);
+    free(path);
+    free(again);
+    free(out);
+    free(job);
+}
+END_TEST
+
+SUITE(run_sharded, t)
+{
+    tcase_set_timeout(t, 120);
+    tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
+    tcase_add_loop_test(t, says_what_ranks_divide, 0, (int)LK_COUNT(rows));
+    tcase_add_loop_test(t, is_replayed, 0, (int)LK_COUNT(rows));
+}
