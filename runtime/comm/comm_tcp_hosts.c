@@ -72,8 +72,9 @@ enum lk_status lk_tcp_hosts(struct lk_tcp *t, struct lk_tcp_members *near,
         t->rings = rings;
         rings = NULL;
     }
-    *near = (struct lk_tcp_members){t->rings, t->n_near, t->at_near};
-    *across = (struct lk_tcp_members){t->rings + world, t->n_across, t->at_across};
+    *near = (struct lk_tcp_members){.ranks = t->rings, .n = t->n_near, .at = t->at_near};
+    *across =
+        (struct lk_tcp_members){.ranks = t->rings + world, .n = t->n_across, .at = t->at_across};
 out:
     free(rings);
     free(hosts);
