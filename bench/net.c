@@ -129,6 +129,18 @@ out:
     return st;
 }
 
+/* Ask for a value of an axis, if the run has one. */
+static enum lk_status ask(struct lk_forecast_request *q, enum lk_axis a, const char *text,
+                          struct lk_axis_value *value)
+{
+    if (!text)
+        return LK_OK;
+    LK_PASS(lk_axis_parse(a, text, value));
+    q->axes[a].v = value;
+    q->axes[a].n = 1;
+    return LK_OK;
+}
+
 static enum lk_status forecast(struct item *item, enum model m)
 {
     enum lk_status st = LK_OK;
@@ -139,6 +151,7 @@ static enum lk_status forecast(struct item *item, enum model m)
     const struct lk_axis_value ranks = {.count = item->run.ranks},
                                accumulation = {.count = item->run.accumulation},
                                cap = {.count = (int64_t)item->run.cap_bytes};
+    struct lk_axis_value sharding, group, reduce;
     struct lk_forecast_request q = {.axes[LK_AXIS_GPUS] = {&ranks, 1},
                                     .axes[LK_AXIS_ACCUMULATION] = {&accumulation, 1},
                                     .axes[LK_AXIS_BUCKET_CAP] = {&cap, 1},
@@ -146,6 +159,9 @@ static enum lk_status forecast(struct item *item, enum model m)
                                     .draws = DRAWS,
                                     .seed = 1};
 
+    LK_TRY(ask(&q, LK_AXIS_SHARDING, item->run.sharding, &sharding));
+    LK_TRY(ask(&q, LK_AXIS_SHARD_GROUP, item->run.shard_group, &group));
+    LK_TRY(ask(&q, LK_AXIS_REDUCE, item->run.reduce, &reduce));
     LK_TRY(read_evidence(&item->run, &job, &cluster));
     lessen(m, &job, &cluster);
     LK_TRY(lk_step_evidence(&job, &cluster, &q, &source));
@@ -166,6 +182,11 @@ out:
 
 /* ---- Results ---- */
 
+static const char *word(const char *text, const char *none)
+{
+    return text ? text : none;
+}
+
 /* clang-format off */
 
 /* X(name, heading, dimension, digits, value): see base/table.h. */
@@ -175,6 +196,8 @@ out:
     X("ranks",                 "ranks",         LK_DIM_NONE,  -1, i->run.ranks)                    \
     X("cap",                   "bucket cap",    LK_DIM_BYTES, -1, (double)i->run.cap_bytes)        \
     X("accumulation",          "accumulation",  LK_DIM_NONE,  -1, i->run.accumulation)             \
+    X("sharding",              "sharding",      LK_DIM_NONE,  -1, word(i->run.sharding, "ddp"))    \
+    X("reduce",                "reduce",        LK_DIM_NONE,  -1, word(i->run.reduce, "-"))        \
     X("measured_s",            "measured",      LK_DIM_TIME,  0,  i->measured_s)                   \
     X("predicted_s",           "predicted",     LK_DIM_TIME,  0,  i->predicted_s[OURS])            \
     X("lo_s",                  "90 % from",     LK_DIM_TIME,  0,  i->lo_s)                         \
@@ -210,10 +233,17 @@ static bool is_evidence(const struct item *i)
     return i->run.pair && !strcmp(i->run.run, i->run.pair);
 }
 
+static bool same_scheme(const struct item *a, const struct item *b)
+{
+    return !strcmp(word(a->run.sharding, "ddp"), word(b->run.sharding, "ddp")) &&
+           !strcmp(word(a->run.shard_group, ""), word(b->run.shard_group, "")) &&
+           !strcmp(word(a->run.reduce, ""), word(b->run.reduce, ""));
+}
+
 static bool same_but_cap(const struct item *a, const struct item *b)
 {
     return !strcmp(a->run.group, b->run.group) && a->run.ranks == b->run.ranks &&
-           a->run.accumulation == b->run.accumulation;
+           a->run.accumulation == b->run.accumulation && same_scheme(a, b);
 }
 
 /* What `lockstep whatif` says of bucket caps. */
@@ -386,7 +416,7 @@ static enum lk_status note_accumulation(const struct item *v, size_t n, struct l
 
             if (!counts(&v[i]) || !counts(&v[k]) || v[i].run.accumulation != 1 ||
                 v[k].run.accumulation == 1 || v[i].run.ranks != v[k].run.ranks ||
-                v[i].run.cap_bytes != v[k].run.cap_bytes ||
+                v[i].run.cap_bytes != v[k].run.cap_bytes || !same_scheme(&v[i], &v[k]) ||
                 strcmp(v[i].run.group, v[k].run.group) != 0)
                 continue;
             e = fabs(v[k].predicted_s[OURS] / v[i].predicted_s[OURS] * v[i].measured_s /

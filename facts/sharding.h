@@ -1,7 +1,8 @@
 /*
  * Sharding schemes: which rank keeps what, and how a step's gradients and parameters travel. A
- * scheme is a row of traits; memory (sim/planning/memory.h), collectives (sim/step/volume.h) and
- * ranks' waiting (sim/step/config.h) ask for the trait and know no scheme.
+ * scheme is a row of traits; training (runtime/train/sharded.h), memory (sim/planning/memory.h),
+ * collectives (sim/step/volume.h) and ranks' waiting (sim/step/config.h) ask for the trait and know
+ * no scheme.
  */
 #ifndef LK_FACTS_SHARDING_H
 #define LK_FACTS_SHARDING_H

@@ -201,22 +201,33 @@ static const char *ranks_text(int n, char buf[RANKS_TEXT])
     return buf;
 }
 
+/* Return how many ranks a name speaks of, "all_gather of 2 ranks"; without a word of it, all. */
+static int ranks_of(const char *name, int world_size)
+{
+    const char *of = strstr(name, " of ");
+    int n;
+
+    return of && sscanf(of, " of %d ranks", &n) == 1 && n > 0 ? n : world_size;
+}
+
 static void write_collective(const struct rank_out *r, struct lk_json_out *o,
                              const struct lk_span *s)
 {
     const struct lk_run_info *i = &r->t->info;
     const char *name = collective_name(r, s);
     enum lk_dtype dtype = wire_dtype(i, s->bytes);
-    uint64_t elems = s->bytes / lk_dtype_bytes(dtype);
+    uint64_t elems = s->bytes / lk_dtype_bytes(dtype), parts;
     char ranks[RANKS_TEXT];
-    enum lk_coll coll;
+    enum lk_coll coll = LK_ALL_REDUCE;
+    int group = ranks_of(name, i->world_size);
 
-    if (lk_coll_find(name, strlen(name), &coll))
+    if (lk_coll_find(name, strcspn(name, " "), &coll))
         name = lk_coll_kineto_name(coll);
+    parts = (uint64_t)group;
     lk_json_out_text(o, "Collective name", name);
-    lk_json_out_uint(o, "In msg nelems", elems);
-    lk_json_out_uint(o, "Out msg nelems", elems);
-    lk_json_out_int(o, "Group size", i->world_size);
+    lk_json_out_uint(o, "In msg nelems", coll == LK_ALL_GATHER ? elems / parts : elems);
+    lk_json_out_uint(o, "Out msg nelems", coll == LK_REDUCE_SCATTER ? elems / parts : elems);
+    lk_json_out_int(o, "Group size", group);
     lk_json_out_text(o, "dtype", lk_dtype_torch_name(dtype));
     lk_json_out_text(o, "In split size", "[]");
     lk_json_out_text(o, "Out split size", "[]");

@@ -34,8 +34,9 @@ enum lk_status lk_find_accumulation_(struct lk_analysis *a)
     double exposed = a->losses_s[LK_LOSS_WIRE] + a->losses_s[LK_LOSS_STRAGGLER];
     double cost = exposed * (n - 1) / n;
 
+    /* Ranks that divide gradients have no room for whole ones between micro-batches. */
     if (n < 2 || lk_run_world_size(a->run) < 2 || cost < LK_FINDING_HOST_SHARE * a->step_s ||
-        !reduces_every_time(a, n))
+        lk_sharding_traits(lk_run_about(a->run)->sharding)->gradients || !reduces_every_time(a, n))
         return LK_OK;
     return lk_finding_add_(
         a, LK_FINDING_ACCUMULATION, -1, cost,

@@ -38,7 +38,7 @@ enum lk_train_graph {
  * rank 0's buffers, optimizer state, the order of buckets and how far the run is. There is no more
  * to keep. Every
  * random number is a function of the seed, the epoch and the sample, the schedule is one of the
- * step, every rank has all of the optimizer's state, and no loss is scaled. So a run that
+ * step, the optimizer's state is whole in the file, and no loss is scaled. So a run that
  * goes on from one gives the same bits as one that was not ended, on as many ranks.
  */
 struct lk_checkpoint_config {
