@@ -16,6 +16,7 @@
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/sim_truth.h"
+#include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -455,8 +456,38 @@ START_TEST(what_no_model_has_is_fixed_or_refused)
 }
 END_TEST
 
+/* Of ranks that divide the optimizer's work the job has the whole of it, and what they divide. */
+START_TEST(job_of_shards_has_the_whole_update)
+{
+    const struct step_model m = step_model_default((struct step_model){.ranks = 2});
+    double whole = NAN;
+
+    for (int i = 0; i < 2; i++) {
+        struct lk_trace *traces = NULL;
+        struct lk_run_set set = {.n = 1};
+        struct lk_job j;
+
+        ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+        for (int k = 0; k < m.ranks && i; k++)
+            traces[k].info.sharding = LK_SHARDING_ZERO1;
+        ck_assert_int_eq(lk_alloc(&set.runs, 1, sizeof *set.runs), LK_OK);
+        ck_assert_int_eq(lk_run_take("x", traces, 2, &set.runs[0]), LK_OK);
+        ck_assert_msg(lk_job_build(&set, &j) == LK_OK, "%s", lk_error_text());
+        if (i)
+            ck_assert_double_eq_tol(j.compute[0].optimizer_s.value, 2 * whole, 1e-12);
+        whole = j.compute[0].optimizer_s.value;
+        ck_assert_int_eq(j.sharding, i ? LK_SHARDING_ZERO1 : LK_SHARDING_DDP);
+        ck_assert_int_eq(j.runs[0].config.sharding, j.sharding);
+        ck_assert_uint_eq(j.n_collectives, 0);
+        lk_job_fini(&j);
+        lk_run_set_fini(&set);
+    }
+}
+END_TEST
+
 SUITE(job_collectives, tests)
 {
+    tcase_add_test(tests, job_of_shards_has_the_whole_update);
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
     tcase_add_test(tests, bytes_and_time_are_conserved);
     tcase_add_test(tests, positions);

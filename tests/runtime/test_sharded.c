@@ -233,7 +233,7 @@ START_TEST(two_ranks_have_the_bits_of_ddp)
     struct run ddp = {.model = models[_i % 2], .ranks = 2, .accumulation = 1, .weights = "ddp"};
     struct run sharded;
 
-    ddp.optimizer = optimizers[_i / 2 % 2];
+    ddp.optimizer = optimizers[_i % 2];
     must_train(&ddp);
     sharded = ddp;
     sharded.weights = "sharded";
@@ -256,7 +256,7 @@ START_TEST(a_planted_fault_ends_the_run)
     struct run run = {.model = "gpt", .ranks = 4, .accumulation = 2, .group = 2, .verify = true};
 
     run.plant = faults[(size_t)_i % LK_COUNT(faults)];
-    run.sharding = schemes[2 * ((size_t)_i / LK_COUNT(faults))].sharding;
+    run.sharding = schemes[2 * (size_t)_i].sharding;
     run.group = run.sharding == LK_SHARDING_HSDP ? 2 : 0;
     train(&run);
     for (int r = 0; r < run.ranks; r++)
@@ -351,7 +351,7 @@ static char *checkpoint(const char *dir, int steps)
  * scheme, since a checkpoint holds whole parameters and states. */
 START_TEST(goes_on_from_checkpoints)
 {
-    const struct scheme *s = &schemes[_i];
+    const struct scheme *s = &schemes[2 * _i];
     struct run whole = {.model = "gpt", .ranks = 2, .accumulation = 1, .every = 1, .dir = "all"};
     struct run part;
 
@@ -432,11 +432,10 @@ SUITE(sharded, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(t, trains_as_one_rank_would, 0, 2 * (int)LK_COUNT(schemes));
-    tcase_add_loop_test(t, two_ranks_have_the_bits_of_ddp, 0, 4);
-    tcase_add_loop_test(t, a_planted_fault_ends_the_run, 0,
-                        (int)(LK_COUNT(faults) * LK_COUNT(schemes) / 2));
+    tcase_add_loop_test(t, two_ranks_have_the_bits_of_ddp, 0, 2);
+    tcase_add_loop_test(t, a_planted_fault_ends_the_run, 0, (int)LK_COUNT(schemes) / 2);
     tcase_add_loop_test(t, states_and_collectives_are_counted, 0, (int)LK_COUNT(schemes));
-    tcase_add_loop_test(t, goes_on_from_checkpoints, 0, (int)LK_COUNT(schemes));
+    tcase_add_loop_test(t, goes_on_from_checkpoints, 0, (int)LK_COUNT(schemes) / 2);
     tcase_add_test(t, a_rank_that_leaves_in_a_gather_is_named);
     tcase_add_test(t, what_is_not_built_is_refused);
 }
