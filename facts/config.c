@@ -141,9 +141,14 @@ enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most)
 
 void lk_config_shard(struct lk_config *c, enum lk_sharding s, enum lk_reduction own)
 {
-    enum lk_reduced usual = traits[s].reduced;
+    enum lk_reduced usual = traits[s].reduced, before = traits[c->sharding].reduced;
+    bool same = c->sharding == s && usual != LK_REDUCED_AS_JOB;
 
     c->sharding = s;
+    if (same) /* it may reduce otherwise than its library does */
+        return;
+    if (before != LK_REDUCED_AS_JOB) /* its habit says nothing of the job's plain DDP */
+        own = LK_REDUCTION_LAST;
     c->reduce = usual == LK_REDUCED_AS_JOB ? own
                 : usual == LK_REDUCED_LAST ? LK_REDUCTION_LAST
                                            : LK_REDUCTION_EVERY;
