@@ -27,6 +27,7 @@
 #include "commands/run_grid.h"
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
+#include "commands/run_sharding.h"
 #include "commands/share_gpu.h"
 #include "profiler/analysis/run_set.h"
 #include "runtime/rendezvous/launch.h"
@@ -311,7 +312,8 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
 
     for (size_t i = 0; i < grid->n_points; i++) {
         LK_PASS(run_options_check_fault(o, grid->points[i].config.world_size));
-        LK_PASS(run_options_check_group(o, grid->points[i].config.world_size));
+        LK_PASS(run_sharding_check_ranks(o->train.reducer.shard_group,
+                                         grid->points[i].config.world_size));
         most = grid->points[i].config.world_size > most ? grid->points[i].config.world_size : most;
     }
     if (o->comm == RUN_COMM_MPI)

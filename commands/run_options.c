@@ -6,6 +6,7 @@
 #include "base/words.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/run_sharding.h"
 #include "commands/share_gpu.h"
 #include "facts/bounds.h"
 #include "facts/job.h"
@@ -299,9 +300,10 @@ static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, doubl
                            text);
 }
 
-static enum lk_sharding asked_sharding(const struct run_options *o)
+static struct run_sharding sharding_of(const struct run_options *o)
 {
-    return o->sharding ? (enum lk_sharding)(o->sharding - 1) : LK_SHARDING_DDP;
+    return (struct run_sharding){o->sharding, o->reduce, o->train.reducer.shard_group,
+                                 o->sync_every};
 }
 
 /* Return a rank's factor: 1 for all but the slow one. */
@@ -331,9 +333,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
     bool of_nccl = o->train.comm_config.nccl.min_ctas || o->train.comm_config.nccl.max_ctas ||
                    o->train.comm_config.nccl.cga_cluster ||
                    o->train.comm_config.nccl.register_buffers;
-    const struct lk_sharding_traits *sharding = lk_sharding_traits(asked_sharding(o));
-    bool sharded = sharding->sharers != LK_SHARERS_NONE;
-    bool grouped = sharding->sharers == LK_SHARERS_GROUP;
+    const struct run_sharding sharding = sharding_of(o);
     bool sgd = o->train.optim.kind == LK_OPTIM_SGD;
     bool adamw = o->train.optim.kind == LK_OPTIM_ADAMW;
     enum lk_status st;
@@ -361,25 +361,6 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--nccl-min-ctas is above --nccl-max-ctas"},
         {o->algorithm != d->algorithm && cuda,
          "--algorithm: NCCL chooses; NCCL_ALGO=allreduce:ring in the environment forces one"},
-        {sharding->pace != LK_PACE_STEP,
-         "--sharding=local-sgd, diloco and async are forecast only (lockstep whatif); a run takes "
-         "ddp, zero1, zero2, zero3, shard-grad-op or hsdp"},
-        {sharded && cuda, "--sharding other than ddp is not built for --device=cuda"},
-        {sharded && o->train.reducer.noise_every,
-         "--noise-every and --sharding exclude each other: no rank has the whole mean gradient"},
-        {sharded && o->train.fuse.wish[LK_FUSE_OPTIMIZER] == LK_FUSE_YES,
-         "--fuse=optimizer and --sharding exclude each other: shards are updated behind backward"},
-        {sharded && o->train.reducer.plant > LK_PLANT_SHARED_SHARD,
-         "--plant and --sharding: sharded training has dropped-bucket, wrong-divisor and "
-         "shared-shard"},
-        {grouped && !o->train.reducer.shard_group, "--sharding=hsdp needs --shard-group"},
-        {!grouped && o->train.reducer.shard_group && (o->sharding || !replay),
-         "--shard-group needs --sharding=hsdp"},
-        {grouped && o->comm == RUN_COMM_MPI,
-         "--sharding=hsdp needs --comm=tcp: mpi has no collectives of a part of the ranks"},
-        {!grouped && o->reduce == 1 + LK_REDUCTION_SCATTER && (o->sharding || !replay),
-         "--reduce=scatter needs --sharding=hsdp"},
-        {o->reduce && o->sync_every, "--reduce and --sync-every exclude each other"},
         {o->train.device_config.share_gpu && !cuda, "--share-gpu needs --device=cuda"},
         {replay && !o->train.model.job, "--model=replay needs --job"},
         {!replay && o->train.model.job, "--job is for --model=replay"},
@@ -443,34 +424,26 @@ static enum lk_status check(const struct run_options *o, const struct run_option
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         if (rows[i].wrong)
             return lk_fail(LK_EUSAGE, "%s", rows[i].why);
+    LK_PASS(run_sharding_check(&sharding, &o->train, replay, cuda, o->comm == RUN_COMM_MPI));
     st = slowdown(o->slow_rank, 0, &factor);
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
-}
-
-/* Take the sharding of the job, and the micro-batches that it reduces, unless other ones are given.
- */
-static void take_sharding(const struct lk_job *job, struct run_options *o)
-{
-    if (!o->sharding)
-        o->sharding = 1 + (int)job->sharding;
-    if (asked_sharding(o) != job->sharding)
-        return;
-    if (!o->train.reducer.shard_group)
-        o->train.reducer.shard_group = job->shard_group;
-    if (!o->reduce && !o->sync_every)
-        o->reduce = 1 + (int)job->reduce;
 }
 
 /* Take from the job what the command line does not give. */
 static enum lk_status take_from_job(struct run_options *o)
 {
+    struct run_sharding sharding;
     enum lk_status st = LK_OK;
     struct lk_job job = {0};
 
     LK_TRY(lk_job_read(o->train.model.job, &job));
     o->train.reducer.ddp_rule = job.ddp_rule;
     o->train.prefetch = job.prefetch_depth;
-    take_sharding(&job, o);
+    sharding = sharding_of(o);
+    run_sharding_take(&sharding, &job);
+    o->sharding = sharding.scheme;
+    o->reduce = sharding.reduce;
+    o->train.reducer.shard_group = sharding.group;
     if (!o->overlap)
         o->overlap = 1 + (int)job.overlap;
     if (!o->train.local_batch)
@@ -525,15 +498,6 @@ enum lk_status run_options_check_slow_rank(const struct run_options *o, int rank
     return st;
 }
 
-enum lk_status run_options_check_group(const struct run_options *o, int ranks)
-{
-    int group = o->train.reducer.shard_group;
-
-    return group && ranks > 1 && ranks % group /* one rank divides nothing */
-               ? lk_fail(LK_EUSAGE, "--shard-group=%d does not divide %d ranks", group, ranks)
-               : LK_OK;
-}
-
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
 {
     struct lk_fault *faults = NULL;
@@ -569,17 +533,6 @@ uint64_t run_options_first_bucket(const struct run_options *o)
 
 /* ---- A rank's configuration ---- */
 
-/* Return what was asked for, else what the sharding's library does. */
-static enum lk_reduction reduction(const struct run_options *o)
-{
-    struct lk_config usual = {0};
-
-    if (o->reduce)
-        return (enum lk_reduction)(o->reduce - 1);
-    lk_config_shard(&usual, asked_sharding(o), LK_REDUCTION_LAST);
-    return o->sync_every ? LK_REDUCTION_EVERY : usual.reduce;
-}
-
 static const char *comm_name(const struct run_options *o, int world_size)
 {
     if (o->comm != RUN_COMM_AUTO)
@@ -594,6 +547,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
 {
     static const enum lk_train_graph graphs[] = {
         [RUN_AUTO] = LK_GRAPH_AUTO, [RUN_YES] = LK_GRAPH_YES, [RUN_NO] = LK_GRAPH_NO};
+    const struct run_sharding sharding = sharding_of(o);
     struct lk_train_config c = o->train;
 
     LK_PASS(slowdown(o->slow_rank, rank, &c.device_config.slowdown));
@@ -608,9 +562,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
         share_gpu_limit(&c.comm_config.nccl);
     c.model.seed = c.seed = (uint64_t)o->seed;
     c.reducer.first_bytes = run_options_first_bucket(o);
-    c.reducer.sharding = asked_sharding(o);
-    c.reducer.no_sync = reduction(o) == LK_REDUCTION_LAST;
-    c.reducer.scatter = reduction(o) == LK_REDUCTION_SCATTER;
+    run_sharding_fill(&sharding, &c.reducer);
     c.reducer.algo = offered[o->algorithm];
     c.reducer.overlap = o->overlap ? (enum lk_overlap_mode)(o->overlap - 1) : LK_OVERLAP_MODE_FULL;
     c.graph = graphs[o->graph];

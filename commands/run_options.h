@@ -40,9 +40,9 @@ struct run_options {
     const char *ssh;   /* the command that runs another there; NULL: RUN_SSH */
     int64_t seed;
     bool sync_every;
-    int overlap;  /* 0: auto, else one more than the lk_overlap_mode */
-    int reduce;   /* 0: auto, else one more than the lk_reduction */
     int sharding; /* 0: auto, else one more than the lk_sharding */
+    int reduce;   /* 0: auto, else one more than the lk_reduction */
+    int overlap;  /* 0: auto, else one more than the lk_overlap_mode */
     /* run grid */
     struct lk_ints scaling, local_batches, accumulations;
     struct lk_sizes bucket_caps;
@@ -89,9 +89,6 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
 
 /* Check --fault for a run of `ranks` ranks (INT_MAX: not known). */
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
-
-/* Check that --shard-group divides the ranks; LK_EUSAGE else. */
-enum lk_status run_options_check_group(const struct run_options *o, int ranks);
 
 /* Check that --slow-rank names one of `ranks` ranks; LK_EUSAGE else. */
 enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks);
