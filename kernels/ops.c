@@ -37,6 +37,8 @@ struct lk_op_cost lk_op_cost_of(double flops, double reals, double tokens)
     X(cross_entropy_backward, lk_op_product(a->rows, a->vocab, 1), 3 * n, 2 * n, (double)a->rows)  \
     X(sgd, (double)a->elems, 6 * n, (a->momentum > 0 ? 5 : 3) * n, 0)                              \
     X(adamw, (double)a->elems, 15 * n, 7 * n, 0)                                                   \
+    X(lars, (double)a->elems, 11 * n, 7 * n, 0)                                                    \
+    X(lamb, (double)a->elems, 30 * n, 10 * n, 0)                                                   \
     X(gelu_forward, (double)a->n, 9 * n, 2 * n, 0)                                                 \
     X(gelu_backward, (double)a->n, 18 * n, 3 * n, 0)                                               \
     X(relu_forward, (double)a->n, n, 2 * n, 0)                                                     \
@@ -45,6 +47,10 @@ struct lk_op_cost lk_op_cost_of(double flops, double reals, double tokens)
     X(checksum, (double)a->n, 8 * n, n, 0)                                                         \
     X(scale, (double)a->n, n, 2 * n, 0)                                                            \
     X(fill, (double)a->n, 0, n, 0)                                                                 \
+    X(axpy, (double)a->n, 2 * n, 3 * n, 0)                                                         \
+    X(clip, (double)a->n, n, 2 * n, 0)                                                             \
+    X(orthogonalize, lk_op_product(a->rows, a->columns, a->columns), 4 * n,                        \
+      2 * lk_op_product(a->rows, a->columns, 1), 0)                                                \
     X(cast_to_wire, (double)a->n, 0, 1.5 * n, 0)                                                   \
     X(cast_from_wire, (double)a->n, 0, 1.5 * n, 0)
 

@@ -80,10 +80,15 @@ enum { LK_OP_ARGS_MAX = 192 };
     X(cross_entropy_backward)                                                                      \
     X(sgd)                                                                                         \
     X(adamw)                                                                                       \
+    X(lars)                                                                                        \
+    X(lamb)                                                                                        \
     X(sum_squares)                                                                                 \
     X(checksum)                                                                                    \
     X(scale)                                                                                       \
     X(fill)                                                                                        \
+    X(axpy)                                                                                        \
+    X(clip)                                                                                        \
+    X(orthogonalize)                                                                               \
     X(cast_to_wire)                                                                                \
     X(cast_from_wire)                                                                              \
     X(wait)                                                                                        \
@@ -349,6 +354,7 @@ struct lk_optim_tensor {
     size_t first_chunk; /* number of its first chunk: the chunks of all tensors before it in the
                            table; a launch of a part of the table counts from its first tensor's */
     double weight_decay;
+    bool layerwise; /* lars, lamb: the rate adapts to the tensor's norms; not of biases and norms */
 };
 /* Elements that one GPU thread block updates: a tensor is cut into such chunks, the last one
  * shorter. */
@@ -377,6 +383,33 @@ struct lk_sgd_args {
  * v = beta2 * v + (1 - beta2) * grad^2; param -= corrected * m / (sqrt(v) * root + eps).
  */
 struct lk_adamw_args {
+    const struct lk_optim_tensor *tensors;
+    size_t n_tensors, n_chunks, elems;
+    const struct lk_optim_rate *rate;
+    double beta1, beta2, eps;
+};
+
+/*
+ * LARS (You, Gitman, Ginsburg 2017, arXiv:1708.03888): g = grad + weight_decay * param;
+ * m = momentum * m + learning_rate * ratio * g; param -= m, with ratio = trust * |param| / (|grad|
+ * + weight_decay * |param|), and 1 where a norm is 0 and of a tensor that is not layerwise. A
+ * tensor is whole in one launch, so its norms do not depend on the table's parts. cuda:
+ * LK_EUNSUPPORTED, as lamb.
+ */
+struct lk_lars_args {
+    const struct lk_optim_tensor *tensors;
+    size_t n_tensors, n_chunks, elems;
+    const struct lk_optim_rate *rate;
+    double momentum, trust;
+};
+
+/*
+ * LAMB (You et al. 2020, arXiv:1904.00962, algorithm 2, with the identity as its function of the
+ * norm): m and v as in adamw; u = m * unbias / (sqrt(v) * root + eps) + weight_decay * param;
+ * param -= learning_rate * ratio * u, with unbias = corrected / learning_rate and
+ * ratio = |param| / |u|, and 1 where a norm is 0 and of a tensor that is not layerwise.
+ */
+struct lk_lamb_args {
     const struct lk_optim_tensor *tensors;
     size_t n_tensors, n_chunks, elems;
     const struct lk_optim_rate *rate;
@@ -412,6 +445,37 @@ struct lk_fill_args {
     lk_real *x;
     size_t n;
     double value;
+};
+
+/* y = y + factor * x. */
+struct lk_axpy_args {
+    lk_real *y;
+    const lk_real *x;
+    size_t n;
+    double factor;
+};
+
+#define LK_CLIP_EPS 1e-6
+/* x = x * min(1, most / (sqrt(*sum_squares) + LK_CLIP_EPS)), as torch.nn.utils.clip_grad_norm_
+ * does. */
+struct lk_clip_args {
+    lk_real *x;
+    const lk_wide *sum_squares; /* one element */
+    size_t n;
+    double most; /* > 0 */
+};
+
+/*
+ * Make the columns of a matrix orthonormal, from the first on: what lies along earlier columns is
+ * taken off, twice (Giraud, Langou, Rozloznik 2005: twice is enough), and the rest is divided by
+ * its norm. A column of which less than 2^-20 remains depends on the earlier ones but for rounding:
+ * a fixed vector takes its place, so that a column that was 0 once does not stay 0 for ever. cuda:
+ * LK_EUNSUPPORTED.
+ */
+struct lk_orthogonalize_args {
+    lk_real *x;           /* element (row, column) at row * row_stride + column * column_stride */
+    size_t rows, columns; /* columns <= rows */
+    size_t row_stride, column_stride;
 };
 
 /* Round to float16 or bfloat16 (nearest even; overflow becomes infinity) and convert back. On the

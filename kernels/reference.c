@@ -458,6 +458,25 @@ void lk_fill_ref(const void *args)
         x[i] = a->value;
 }
 
+void lk_axpy_ref(const void *args)
+{
+    const struct lk_axpy_args *a = args;
+    const double *x = a->x;
+    double *y = a->y;
+
+    for (size_t i = 0; i < a->n; i++)
+        y[i] += a->factor * x[i];
+}
+
+void lk_clip_ref(const void *args)
+{
+    const struct lk_clip_args *a = args;
+    double *x = a->x, norm = sqrt(*(const double *)a->sum_squares);
+
+    for (size_t i = 0; i < a->n; i++)
+        x[i] *= fmin(1, a->most / (norm + LK_CLIP_EPS));
+}
+
 void lk_cast_to_wire_ref(const void *args)
 {
     const struct lk_cast_to_wire_args *a = args;

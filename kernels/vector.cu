@@ -23,6 +23,26 @@ template <class T> struct constant {
     }
 };
 
+template <class T> struct plus_times {
+    float factor;
+
+    __device__ T operator()(T y, T x) const
+    {
+        return from_float<T>(to_float(y) + factor * to_float(x));
+    }
+};
+
+template <class T> struct clipped {
+    const float *sum_squares;
+    float most;
+
+    __device__ T operator()(T x) const
+    {
+        return from_float<T>(to_float(x) *
+                             fminf(1, most / (sqrtf(*sum_squares) + (float)LK_CLIP_EPS)));
+    }
+};
+
 template <class T> struct to_f16 {
     __device__ uint16_t operator()(T x) const
     {
@@ -66,6 +86,22 @@ template <class T> enum lk_status fill(const struct lk_fill_args &a, const struc
     T *x = static_cast<T *>(a.x);
 
     return lk_map(c, "fill", x, x, a.n, constant<T>{(float)a.value});
+}
+
+template <class T> enum lk_status axpy(const struct lk_axpy_args &a, const struct lk_cuda *c)
+{
+    T *y = static_cast<T *>(a.y);
+
+    return lk_map(c, "axpy", y, static_cast<const T *>(y), static_cast<const T *>(a.x), a.n,
+                  plus_times<T>{(float)a.factor});
+}
+
+template <class T> enum lk_status clip(const struct lk_clip_args &a, const struct lk_cuda *c)
+{
+    T *x = static_cast<T *>(a.x);
+
+    return lk_map(c, "clip", x, x, a.n,
+                  clipped<T>{static_cast<const float *>(a.sum_squares), (float)a.most});
 }
 
 template <class T>
@@ -202,6 +238,8 @@ enum lk_status checksum(const struct lk_checksum_args &a, const struct lk_cuda *
 LK_CUDA_OP(checksum)
 LK_CUDA_OP(scale)
 LK_CUDA_OP(fill)
+LK_CUDA_OP(axpy)
+LK_CUDA_OP(clip)
 LK_CUDA_OP(cast_to_wire)
 LK_CUDA_OP(cast_from_wire)
 LK_CUDA_OP(sum_squares)

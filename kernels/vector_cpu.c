@@ -3,6 +3,7 @@
 #include "kernels/impl.h"
 #include "kernels/vecmath.h"
 
+#include <math.h>
 #include <string.h>
 
 /* Sum the squares in blocks, whose sums are added in float64: the error does not grow with n. */
@@ -45,6 +46,27 @@ void lk_fill_cpu(const void *args)
 
     for (size_t i = 0; i < a->n; i++)
         x[i] = value;
+}
+
+void lk_axpy_cpu(const void *args)
+{
+    const struct lk_axpy_args *a = args;
+    const float *restrict x = a->x;
+    float *restrict y = a->y, factor = (float)a->factor;
+
+    for (size_t i = 0; i < a->n; i++)
+        y[i] += factor * x[i];
+}
+
+void lk_clip_cpu(const void *args)
+{
+    const struct lk_clip_args *a = args;
+    float *x = a->x;
+    double norm = sqrt((double)*(const float *)a->sum_squares);
+    float factor = (float)fmin(1, a->most / (norm + LK_CLIP_EPS));
+
+    for (size_t i = 0; i < a->n; i++)
+        x[i] *= factor;
 }
 
 void lk_cast_to_wire_cpu(const void *args)

@@ -13,6 +13,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ULP              ((double)FLT_EPSILON)
 #define SUM_TOLERANCE(k) (ULP * (4 + (double)(k) / 2))
@@ -315,7 +316,8 @@ START_TEST(vectors_match)
 {
     size_t n = lengths[_i];
     struct lk_rng g = generator(_i);
-    struct pair x = pair_random(&g, n, 2), sum = pair_zero(1), wire = pair_zero(n);
+    struct pair x = pair_random(&g, n, 2), y = pair_random(&g, n, 1), sum = pair_zero(1),
+                wire = pair_zero(n);
     uint16_t *half = calloc(n ? n : 1, sizeof *half), *half_ref = calloc(n ? n : 1, sizeof *half);
 
     ck_assert_ptr_nonnull(half);
@@ -329,6 +331,17 @@ START_TEST(vectors_match)
     ck_assert_double_le(pair_error(&sum), 64 * ULP);
     RUN(scale, (.x = x.f), (.x = x.d), .n = n, .factor = 0.25);
     ck_assert_double_eq(pair_error(&x), 0); /* a power of two */
+    RUN(axpy, (.y = x.f, .x = y.f), (.y = x.d, .x = y.d), .n = n, .factor = -0.3);
+    ck_assert_double_le(pair_error(&x), 4 * ULP);
+    sum.f[0] = 9;
+    sum.d[0] = 9;
+    RUN(clip, (.x = x.f, .sum_squares = sum.f), (.x = x.d, .sum_squares = sum.d), .n = n,
+        .most = 0.5);
+    ck_assert_double_le(pair_error(&x), 4 * ULP);
+    memcpy(y.f, x.f, n * sizeof *y.f);
+    RUN(clip, (.x = x.f, .sum_squares = sum.f), (.x = x.d, .sum_squares = sum.d), .n = n,
+        .most = 4);
+    ck_assert_mem_eq(y.f, x.f, n * sizeof *y.f); /* a norm of 3 is not above 4 */
     for (int t = LK_F16; t <= LK_BF16; t++) {
         enum lk_dtype dtype = (enum lk_dtype)t;
 
