@@ -100,6 +100,74 @@ START_TEST(noise_interval_covers)
 }
 END_TEST
 
+/*
+ * Linear regression, y = w* x + e with normal x of unit covariance in D dimensions and noise e of
+ * variance s^2, at weights w = w* + d. A sample's gradient is (d x - e) x, its mean d, and its
+ * covariance (s^2 + |d|^2) I + d d^T: E[(d x)^2 x x^T] = |d|^2 I + 2 d d^T for normal x. So the
+ * scale is (D (s^2 + |d|^2) + |d|^2) / |d|^2. Its gradients are not normal, and not independent
+ * over their components.
+ */
+enum { REGRESSION_DIMS = 16, REGRESSION_STEPS = 100, REGRESSION_TRIALS = 60 };
+static const struct {
+    double distance_sq, noise_sq; /* |d|^2, s^2 */
+    double scale;
+} regressions[] = {{1, 1, 33}, {1, 0, 17}, {0.25, 1, 81}};
+
+static struct lk_estimate regress(struct lk_rng *g, double distance_sq, double noise_sq)
+{
+    const double d = sqrt(distance_sq / REGRESSION_DIMS);
+    struct lk_noise e;
+    struct lk_estimate got;
+
+    lk_noise_init(&e, SMALL, SMALL * RANKS);
+    for (int s = 0; s < REGRESSION_STEPS; s++) {
+        double small_sq = 0, big_sq = 0, mean[REGRESSION_DIMS] = {0};
+
+        for (int r = 0; r < RANKS; r++) {
+            double own[REGRESSION_DIMS] = {0};
+
+            for (int b = 0; b < SMALL; b++) {
+                double x[REGRESSION_DIMS], error = -sqrt(noise_sq) * lk_rng_normal(g);
+
+                for (int i = 0; i < REGRESSION_DIMS; i++) {
+                    x[i] = lk_rng_normal(g);
+                    error += d * x[i];
+                }
+                for (int i = 0; i < REGRESSION_DIMS; i++)
+                    own[i] += error * x[i] / SMALL;
+            }
+            for (int i = 0; i < REGRESSION_DIMS; i++) {
+                small_sq += own[i] * own[i] / RANKS;
+                mean[i] += own[i] / RANKS;
+            }
+        }
+        for (int i = 0; i < REGRESSION_DIMS; i++)
+            big_sq += mean[i] * mean[i];
+        ck_assert_int_eq(lk_noise_add(&e, small_sq, big_sq), LK_OK);
+    }
+    got = lk_noise_estimate(&e);
+    lk_noise_fini(&e);
+    return got;
+}
+
+START_TEST(noise_of_linear_regression)
+{
+    struct lk_rng g = lk_rng_init(8, (uint64_t)_i);
+    double scale = regressions[_i].scale, log_sum = 0;
+    int inside = 0;
+
+    for (int t = 0; t < REGRESSION_TRIALS; t++) {
+        struct lk_estimate got = regress(&g, regressions[_i].distance_sq, regressions[_i].noise_sq);
+
+        inside += got.lo <= scale && scale <= got.hi;
+        log_sum += log(got.value);
+    }
+    ck_assert_double_eq_tol(exp(log_sum / REGRESSION_TRIALS), scale, 0.05 * scale);
+    /* 90 % nominal; three binomial sd of 60 trials are 11.6 %. */
+    ck_assert_double_ge(inside / (double)REGRESSION_TRIALS, 0.9 - 0.116);
+}
+END_TEST
+
 START_TEST(noise_not_estimable)
 {
     struct lk_noise e;
@@ -139,6 +207,7 @@ SUITE(noise, c)
     tcase_add_loop_test(c, schedule, 0, sizeof rates / sizeof *rates);
     tcase_add_test(c, noise_of_exact_norms);
     tcase_add_test(c, noise_interval_covers);
+    tcase_add_loop_test(c, noise_of_linear_regression, 0, 3);
     tcase_add_test(c, noise_not_estimable);
     tcase_add_test(c, noise_unbounded);
 }
