@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/units.h"
 #include "facts/coll.h"
+#include "profiler/analysis/job_stats.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -272,6 +273,30 @@ out:
     return st;
 }
 
+/* Say what the gradient noise scale, about the critical batch, says of a step's samples; nothing
+ * where no run measured it (run --noise-every). */
+static enum lk_status say_noise(const struct lk_pool *p, struct lk_page *page)
+{
+    const struct lk_run_info *info = about(p);
+    double batch = (double)info->world_size * info->local_batch * info->accumulation;
+    struct lk_estimate e;
+    size_t n = 1;
+
+    while (n < p->n && p->runs[n].run == p->runs[0].run + n) /* one list, for the estimate */
+        n++;
+    LK_PASS(lk_job_noise(p->runs[0].run, n, &e));
+    if (isnan(e.value))
+        return LK_OK;
+    LK_PASS(lk_page_value(page, "noise_scale", "", LK_DIM_NONE, e.value));
+    return lk_page_say(page,
+                       "Gradient noise scale, about the critical batch: %.3g samples (%.3g to "
+                       "%.3g, %zu steps); a step has %.0f: %s.",
+                       e.value, e.lo, e.hi, e.n, batch,
+                       batch < e.lo   ? "a larger batch still pays"
+                       : batch > e.hi ? "more samples a step teach less than in proportion"
+                                      : "whether a larger batch pays is not known");
+}
+
 enum lk_status analyze_answer(const struct analyzed *a, struct lk_page *page)
 {
     const struct lk_pool *last = &a->pools[a->n_pools - 1];
@@ -279,6 +304,7 @@ enum lk_status analyze_answer(const struct analyzed *a, struct lk_page *page)
     LK_PASS(say_step(last, page));
     LK_PASS(say_loss(last, page));
     LK_PASS(say_what_to_do(a, last, page));
+    LK_PASS(say_noise(last, page));
     for (const struct lk_pool *p = a->pools; p <= last; p++)
         LK_PASS(add_values(a, p, page));
     return add_losses(a, last, page);

@@ -28,6 +28,8 @@ static const char *const attentions[] = {LK_ATTENTION_LIST(LK_WORD_NAME) NULL};
 static const char *const overlaps[] = {"auto", LK_OVERLAP_MODE_LIST(NAME) NULL};
 static const char *const reductions[] = {"auto", LK_REDUCTION_LIST(NAME) NULL};
 static const char *const shardings[] = {"auto", LK_SHARDING_LIST(NAME) NULL};
+static const char *const compressions[] = {"auto", LK_COMPRESSION_LIST(NAME) NULL};
+static const char *const lr_scalings[] = {LK_LR_SCALING_LIST(NAME) NULL};
 #undef NAME
 static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
 /* A communicator of this program has these algorithms of the all-reduce; the others are NCCL's own,
@@ -152,20 +154,26 @@ void lk_command_backends(FILE *out)
         .fallback = "adamw", .help = "update rule")                                                \
     RUN("learning-rate", train.optim.learning_rate, REAL, .min = 0, .max = 100,                    \
         .fallback = "0.001", .help = "learning rate after the warm-up, at the reference batch")    \
-    RUN("lr-warmup", train.optim.warmup_steps, INT, .min = 0, .max = 1e9, .fallback = "0",         \
-        .help = "steps over which the learning rate grows linearly")                               \
+    RUN("lr-warmup", lr_warmup, TEXT, .word = "STEPS|EPOCHSepoch", .fallback = "0",                \
+        .help = "the learning rate grows linearly over this: steps, or epochs, as 0.5epoch")       \
     RUN("reference-batch", train.optim.reference_batch, INT, .min = 0, .max = 1e9,                 \
-        .fallback = "0", .help = "linear scaling: rate times global batch over this; 0: off")      \
+        .fallback = "0", .help = "global batch that --learning-rate is for; 0: any")               \
+    RUN("lr-scaling", train.optim.scaling, CHOICE, .choices = lr_scalings, .fallback = "linear",   \
+        .help = "the rate's factor: the global batch over --reference-batch (linear), its root, or none") \
     RUN("momentum", train.optim.momentum, REAL, .min = 0, .max = 1, .fallback = "0.9",             \
-        .help = "momentum of sgd")                                                                 \
+        .help = "momentum of sgd and lars")                                                        \
     RUN("beta1", train.optim.beta1, REAL, .min = 0, .max = 1, .fallback = "0.9",                   \
-        .help = "decay of adamw's first moment")                                                   \
+        .help = "decay of adamw's and lamb's first moment")                                        \
     RUN("beta2", train.optim.beta2, REAL, .min = 0, .max = 1, .fallback = "0.95",                  \
-        .help = "decay of adamw's second moment")                                                  \
+        .help = "decay of adamw's and lamb's second moment")                                       \
     RUN("epsilon", train.optim.eps, REAL, .min = 0, .max = 1, .fallback = "1e-8",                  \
-        .help = "constant that adamw adds to its denominator")                                     \
+        .help = "constant that adamw and lamb add to their denominator")                           \
+    RUN("trust", train.optim.trust, REAL, .min = 0, .max = 10, .fallback = "0.001",                \
+        .help = "lars: its trust coefficient, the share of a matrix's norm that a rate of 1 moves") \
     RUN("weight-decay", train.optim.weight_decay, REAL, .min = 0, .max = 10, .fallback = "0.1",    \
         .help = "weight decay of matrices; biases and norms have none")                            \
+    RUN("clip-norm", train.clip_norm, REAL, .min = 0, .max = 1e9, .fallback = "0",                 \
+        .help = "scale gradients down to this norm of all of them, where it is above; 0: never")   \
     RUN("ddp-rule", train.reducer.ddp_rule, CHOICE, .group = "DDP", .choices = ddp_rules,          \
         .fallback = "torch-2.x", .help = "DDP version whose rule buckets the first step")          \
     RUN("bucket-cap", train.reducer.cap_bytes, SIZE, .min = 1, .max = 1e15, .fallback = "25MiB",   \
@@ -179,15 +187,37 @@ void lk_command_backends(FILE *out)
     BOTH("overlap", overlap, CHOICE, .choices = overlaps, .fallback = "auto",                       \
          .help = "of buckets with the backward: full; partial: one at a time, the backward waits for " \
                  "the one before; none: behind the backward; auto: full, in replay the job's")      \
+    BOTH("compression", compression, CHOICE, .choices = compressions, .fallback = "auto",          \
+         .help = "communication hook: fp16 and bf16 all-reduce gradients of two bytes, powersgd low-rank " \
+                 "factors; auto: none, in replay the job's")                                       \
+    RUN("powersgd-rank", train.hook.powersgd_rank, INT, .min = 1,                                  \
+        .max = LK_POWERSGD_RANK_MAX, .fallback = "1", .help = "rank of powersgd's factors")        \
+    REPLAY("powersgd-rank", train.hook.powersgd_rank, INT, .min = 1, .max = LK_POWERSGD_RANK_MAX,  \
+           .help = "rank of powersgd's factors (the job's, or 1)")                                 \
+    BOTH("powersgd-start", train.hook.powersgd_start, INT, .min = 2, .max = 1e9,                   \
+         .fallback = "10", .help = "first step that powersgd compresses; warm-up steps count")     \
+    BOTH("powersgd-min-rate", train.hook.powersgd_min_rate, REAL, .min = 1e-6, .max = 1e6,         \
+         .fallback = "2",                                                                          \
+         .help = "powersgd compresses a matrix to fewer than its elements over this, or not at all") \
     BOTH("sharding", sharding, CHOICE, .choices = shardings, .fallback = "auto",                   \
-         .help = "what ranks divide among them (docs/ddp.md): ddp, zero1, zero2, zero3, "          \
-                 "shard-grad-op, hsdp; the others are forecast only; auto: ddp, in replay the job's") \
+         .help = "what ranks divide among them, or average (docs/ddp.md): ddp, zero1, zero2, zero3, " \
+                 "shard-grad-op, hsdp, local-sgd, diloco; async is forecast only; auto: ddp, in replay the job's") \
     BOTH("shard-group", train.reducer.shard_group, INT, .min = 1, .max = 1024,                     \
          .help = "hsdp: neighbouring ranks that share one copy of the model")                      \
     BOTH("reduce", reduce, CHOICE, .choices = reductions, .fallback = "auto",                      \
          .help = "micro-batches whose gradients are reduced: every, last, scatter (hsdp: all-reduced " \
                  "in the last, scattered in every); auto: as the sharding's library does, in replay " \
                  "as the job did")                                                                 \
+    RUN("period", train.averaging.period, INT, .min = 1, .max = 1e9, .fallback = "1",              \
+        .help = "local-sgd, diloco: steps from averaging to averaging")                            \
+    REPLAY("period", train.averaging.period, INT, .min = 1, .max = 1e9,                            \
+           .help = "local-sgd, diloco: steps from averaging to averaging (the job's, or 1)")       \
+    RUN("averaging-warmup", train.averaging.warmup, INT, .min = 0, .max = 1e9, .fallback = "0",    \
+        .help = "local-sgd, diloco: first steps, which all-reduce gradients as ddp does")          \
+    RUN("outer-learning-rate", train.averaging.outer_rate, REAL, .min = 0, .max = 100,             \
+        .fallback = "0.7", .help = "diloco: learning rate of the outer optimizer")                 \
+    RUN("outer-momentum", train.averaging.outer_momentum, REAL, .min = 0, .max = 1,                \
+        .fallback = "0.9", .help = "diloco: Nesterov momentum of the outer optimizer")             \
     BOTH("algorithm", algorithm, CHOICE, .choices = algorithms, .fallback = "auto",                 \
          .help = "of the all-reduce; hierarchical: rings inside hosts and between them")                                                    \
     RUN("noise-every", train.reducer.noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
@@ -334,8 +364,6 @@ static enum lk_status check(const struct run_options *o, const struct run_option
                    o->train.comm_config.nccl.cga_cluster ||
                    o->train.comm_config.nccl.register_buffers;
     const struct run_sharding sharding = sharding_of(o);
-    bool sgd = o->train.optim.kind == LK_OPTIM_SGD;
-    bool adamw = o->train.optim.kind == LK_OPTIM_ADAMW;
     enum lk_status st;
     double factor;
     const struct {
@@ -394,11 +422,6 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--timed-bandwidth needs --device=timed"},
         {o->train.reducer.noise_every != d->train.reducer.noise_every && timed,
          "--noise-every: the timed device computes no gradients to measure"},
-        {o->train.optim.momentum != d->train.optim.momentum && adamw,
-         "--momentum is for --optimizer=sgd"},
-        {o->train.optim.beta1 != d->train.optim.beta1 && sgd, "--beta1 is for --optimizer=adamw"},
-        {o->train.optim.beta2 != d->train.optim.beta2 && sgd, "--beta2 is for --optimizer=adamw"},
-        {o->train.optim.eps != d->train.optim.eps && sgd, "--epsilon is for --optimizer=adamw"},
         {o->train.samples != d->train.samples && o->train.data,
          "--samples is for synthetic data, not for --data"},
         {o->train.model.sync_batch_norm && strncmp(o->train.model.name, "resnet", 6) != 0,
@@ -425,6 +448,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         if (rows[i].wrong)
             return lk_fail(LK_EUSAGE, "%s", rows[i].why);
     LK_PASS(run_sharding_check(&sharding, &o->train, replay, cuda, o->comm == RUN_COMM_MPI));
+    LK_PASS(run_options_check_scheme(o, d));
     st = slowdown(o->slow_rank, 0, &factor);
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
 }
@@ -444,6 +468,7 @@ static enum lk_status take_from_job(struct run_options *o)
     o->sharding = sharding.scheme;
     o->reduce = sharding.reduce;
     o->train.reducer.shard_group = sharding.group;
+    run_options_take_hook(&job, o);
     if (!o->overlap)
         o->overlap = 1 + (int)job.overlap;
     if (!o->train.local_batch)
@@ -475,6 +500,9 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
     }
     if (o->fuse)
         LK_PASS(lk_fail_context(lk_fuse_parse(o->fuse, &o->train.fuse), "--fuse"));
+    if (o->lr_warmup)
+        LK_PASS(
+            lk_fail_context(lk_optim_parse_warmup(o->lr_warmup, &o->train.optim), "--lr-warmup"));
     LK_PASS(check(o, &defaults));
     if (o->comm != RUN_COMM_AUTO)
         LK_PASS(lk_fail_context(
@@ -563,6 +591,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
     c.model.seed = c.seed = (uint64_t)o->seed;
     c.reducer.first_bytes = run_options_first_bucket(o);
     run_sharding_fill(&sharding, &c.reducer);
+    run_options_fill_hook(o, &c);
     c.reducer.algo = offered[o->algorithm];
     c.reducer.overlap = o->overlap ? (enum lk_overlap_mode)(o->overlap - 1) : LK_OVERLAP_MODE_FULL;
     c.graph = graphs[o->graph];

@@ -28,6 +28,7 @@ extern const char *const run_devices[]; /* names, NULL-ended */
 extern const char *const run_comms[];
 
 struct lk_command;
+struct lk_job;
 
 struct run_options {
     const struct lk_command *command; /* that they were given to; set by run_options_complete */
@@ -40,9 +41,10 @@ struct run_options {
     const char *ssh;   /* the command that runs another there; NULL: RUN_SSH */
     int64_t seed;
     bool sync_every;
-    int sharding; /* 0: auto, else one more than the lk_sharding */
-    int reduce;   /* 0: auto, else one more than the lk_reduction */
-    int overlap;  /* 0: auto, else one more than the lk_overlap_mode */
+    int sharding;    /* 0: auto, else one more than the lk_sharding */
+    int reduce;      /* 0: auto, else one more than the lk_reduction */
+    int overlap;     /* 0: auto, else one more than the lk_overlap_mode */
+    int compression; /* 0: auto, else one more than the lk_compression */
     /* run grid */
     struct lk_ints scaling, local_batches, accumulations;
     struct lk_sizes bucket_caps;
@@ -50,6 +52,7 @@ struct run_options {
     int64_t repetitions; /* 0: not given */
     /* DDP */
     uint64_t first_bucket; /* 0: by PyTorch's rule */
+    const char *lr_warmup; /* as lk_optim_parse_warmup reads it */
     /* machine */
     int device, dtype, comm, algorithm;
     const char *fuse; /* as lk_fuse_parse reads it; NULL: nothing */
@@ -87,8 +90,18 @@ extern const struct lk_command lk_command_run, lk_command_replay;
 enum lk_status run_options_complete(const struct lk_command *c, const char *job,
                                     struct run_options *o);
 
+/* Check the options of how ranks exchange gradients (commands/run_scheme.c). d: the defaults. */
+enum lk_status run_options_check_scheme(const struct run_options *o, const struct run_options *d);
+
 /* Check --fault for a run of `ranks` ranks (INT_MAX: not known). */
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
+
+/* Return the compression that is asked for; auto is none. */
+enum lk_compression run_options_compression(const struct run_options *o);
+/* Fill a rank's hook and averaging. pre: its sharding is filled. */
+void run_options_fill_hook(const struct run_options *o, struct lk_train_config *c);
+/* Take hook and period of averaging of the job where no other ones are given. */
+void run_options_take_hook(const struct lk_job *job, struct run_options *o);
 
 /* Check that --slow-rank names one of `ranks` ranks; LK_EUSAGE else. */
 enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks);

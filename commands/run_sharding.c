@@ -19,9 +19,8 @@ enum lk_status run_sharding_check(const struct run_sharding *s, const struct lk_
         bool wrong;
         const char *why;
     } rows[] = {
-        {traits->pace != LK_PACE_STEP,
-         "--sharding=local-sgd, diloco and async are forecast only (lockstep whatif); a run takes "
-         "ddp, zero1, zero2, zero3, shard-grad-op or hsdp"},
+        {traits->pace == LK_PACE_FREE,
+         "--sharding=async is forecast only (lockstep whatif); a run takes the other words"},
         {sharded && cuda, "--sharding other than ddp is not built for --device=cuda"},
         {sharded && train->reducer.noise_every,
          "--noise-every and --sharding exclude each other: no rank has the whole mean gradient"},

@@ -87,7 +87,9 @@ struct lk_job_transformer {
     X(LK_JOB_OPTIMIZER_SGD, "sgd")                                                                 \
     X(LK_JOB_OPTIMIZER_MOMENTUM, "momentum")                                                       \
     X(LK_JOB_OPTIMIZER_ADAM, "adam")                                                               \
-    X(LK_JOB_OPTIMIZER_ADAMW, "adamw")
+    X(LK_JOB_OPTIMIZER_ADAMW, "adamw")                                                             \
+    X(LK_JOB_OPTIMIZER_LARS, "lars")                                                               \
+    X(LK_JOB_OPTIMIZER_LAMB, "lamb")
 
 enum lk_job_optimizer { LK_JOB_OPTIMIZER_LIST(LK_WORD_VALUE) LK_JOB_OPTIMIZER_COUNT };
 
@@ -133,7 +135,10 @@ struct lk_job {
     enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
     enum lk_overlap_mode overlap;    /* of collectives with compute, in all runs */
     enum lk_sharding sharding;       /* what ranks divide, in all runs of several */
-    int shard_group;                 /* as lk_config's */
+    int shard_group;                 /* as lk_config's, as the next three */
+    int averaging_period;
+    enum lk_compression compression;
+    int powersgd_rank;
     int tensor_parallel,
         pipeline_parallel;         /* as lk_config has them; of all runs, and of forecasts */
     struct lk_job_tensor *tensors; /* registration order */

@@ -16,7 +16,9 @@
 static const struct lk_member tensor_rows[] = {
     ROW(name, "name", TEXT, REQUIRED, .help = "name of the parameter"),
     ROW(elems, "elems", UINT, REQUIRED, .max = LK_TENSOR_ELEMS_MAX, .help = "elements"),
-    ROW(dtype, "dtype", WORD, REQUIRED, .words = &lk_dtype_words, .help = "type on the wire"),
+    ROW(dtype, "dtype", WORD, REQUIRED, .words = &lk_dtype_words, .help = "type of the gradient"),
+    ROW(rows, "rows", UINT, SPARSE, .max = LK_TENSOR_ELEMS_MAX,
+        .help = "first dimension of a matrix", .without = "not known"),
     LK_MEMBER_END,
 };
 #undef ROW
@@ -52,6 +54,12 @@ static const struct lk_member info_rows[] = {
     ROW(no_sync, BOOL, REQUIRED, .help = "gradients are reduced on the last micro-batch alone"),
     ROW(overlap, WORD, SPARSE, .words = &lk_overlap_mode_words,
         .help = "asked for, of collectives with compute"),
+    ROW(compression, WORD, SPARSE, .words = &lk_compression_words,
+        .help = "communication hook of gradients"),
+    ROW(powersgd_rank, INT, SPARSE, .max = LK_POWERSGD_RANK_MAX,
+        .help = "rank of powersgd's factors", .without = "no powersgd"),
+    ROW(period, INT, SPARSE, .max = 1e9,
+        .help = "steps from one averaging of parameters to the next", .without = "none"),
     ROW(sharding, WORD, SPARSE, .words = &lk_sharding_words, .help = "what ranks divide"),
     ROW(shard_group, INT, SPARSE, .max = LK_RANKS_MAX,
         .help = "ranks that share one copy of the model", .without = "all"),

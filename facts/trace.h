@@ -52,7 +52,8 @@
 struct lk_run_tensor {
     char *name;
     uint64_t elems;
-    enum lk_dtype dtype; /* on the wire */
+    enum lk_dtype dtype; /* of the gradient */
+    uint64_t rows;       /* first dimension of the parameter's matrix; 0: a vector, or not known */
 };
 
 /* The run's effective configuration, for a reader years later. All strings owned. */
@@ -70,8 +71,11 @@ struct lk_run_info {
     enum lk_overlap_mode overlap; /* that was asked for, of collectives with compute */
     enum lk_sharding sharding;    /* what ranks divide */
     int shard_group;              /* ranks that share one copy (LK_SHARERS_GROUP); 0: all */
-    bool scatter;   /* without no_sync: groups all-reduce after the last micro-batch only */
-    bool simulated; /* written by sim/ */
+    bool scatter; /* without no_sync: groups all-reduce after the last micro-batch only */
+    enum lk_compression compression; /* communication hook of gradients */
+    int powersgd_rank;               /* POWERSGD: of the factors */
+    int period;                      /* of schemes that average parameters: steps */
+    bool simulated;                  /* written by sim/ */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits */
     uint64_t warmup_steps;           /* the first steps: marked and left out of statistics */

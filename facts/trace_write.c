@@ -170,9 +170,17 @@ void lk_trace_begin_event(struct lk_json_out *o, const char *ph, const char *cat
 }
 
 /* Return the element type to count a span's bytes in, since Kineto wants elements: the gradients'
- * type if they share one, else bytes. */
-static enum lk_dtype wire_dtype(const struct lk_run_info *i, uint64_t bytes)
+ * type if they share one, else bytes; of a bucket that a hook rounds, the type it is rounded to. */
+static enum lk_dtype wire_dtype(const struct lk_run_info *i, const struct lk_span *s)
 {
+    uint64_t bytes = s->bytes;
+
+    bool hooked = s->index >= 0 && i->world_size > 1; /* a rank alone rounds nothing */
+
+    if (hooked && i->compression == LK_COMPRESSION_FP16)
+        return LK_F16;
+    if (hooked && i->compression == LK_COMPRESSION_BF16)
+        return LK_BF16;
     for (size_t t = 1; t < i->n_tensors; t++)
         if (i->tensors[t].dtype != i->tensors[0].dtype)
             return LK_U8;
@@ -215,7 +223,7 @@ static void write_collective(const struct rank_out *r, struct lk_json_out *o,
 {
     const struct lk_run_info *i = &r->t->info;
     const char *name = collective_name(r, s);
-    enum lk_dtype dtype = wire_dtype(i, s->bytes);
+    enum lk_dtype dtype = wire_dtype(i, s);
     uint64_t elems = s->bytes / lk_dtype_bytes(dtype), parts;
     char ranks[RANKS_TEXT];
     enum lk_coll coll = LK_ALL_REDUCE;

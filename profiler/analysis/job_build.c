@@ -73,6 +73,7 @@ static enum lk_status fill_tensors(const struct lk_run *runs, size_t n_runs, str
 
         t->elems = info->tensors[j->n_tensors].elems;
         t->dtype = info->tensors[j->n_tensors].dtype;
+        t->rows = info->tensors[j->n_tensors].rows;
         LK_TRY(lk_strdup(&t->name, info->tensors[j->n_tensors].name));
     }
     for (size_t i = 0; i < j->n_tensors; i++)
@@ -250,6 +251,9 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.sharding = info->sharding;
     out->config.shard_group = info->shard_group;
     out->config.overlap = info->overlap;
+    out->config.averaging_period = info->period;
+    out->config.compression = info->compression;
+    out->config.powersgd_rank = info->powersgd_rank;
     out->config.first_bytes = info->first_bytes;
     out->config.cap_bytes = info->cap_bytes;
     LK_PASS(lk_strdup(&out->source, run->dir));
@@ -334,9 +338,16 @@ static void set_overlap(struct lk_job *j)
     lk_job_settle_runs(j);
 }
 
-/* Take the sharding that all runs of several ranks have; where they differ, the job has none. One
- * rank divides nothing: it has the job's. */
-static void set_sharding(struct lk_job *j)
+static bool same_scheme(const struct lk_config *a, const struct lk_config *b)
+{
+    return a->sharding == b->sharding && a->shard_group == b->shard_group &&
+           a->averaging_period == b->averaging_period && a->compression == b->compression &&
+           a->powersgd_rank == b->powersgd_rank;
+}
+
+/* Take the sharding, the averaging and the hook that all runs of several ranks have; where they
+ * differ, the job has none. One rank divides and sends nothing: it has the job's. */
+static void set_scheme(struct lk_job *j)
 {
     const struct lk_config *first = NULL;
     bool differ = false;
@@ -347,17 +358,26 @@ static void set_sharding(struct lk_job *j)
         if (c->world_size == 1)
             continue;
         first = first ? first : c;
-        differ |= c->sharding != first->sharding || c->shard_group != first->shard_group;
+        differ |= !same_scheme(c, first);
     }
     if (first && !differ) {
         j->sharding = first->sharding;
         j->shard_group = first->shard_group;
+        j->averaging_period = first->averaging_period;
+        j->compression = first->compression;
+        j->powersgd_rank = first->powersgd_rank;
     }
-    for (size_t i = 0; i < j->n_runs; i++)
-        if (j->runs[i].config.world_size == 1) {
-            j->runs[i].config.sharding = j->sharding;
-            j->runs[i].config.shard_group = j->shard_group;
-        }
+    for (size_t i = 0; i < j->n_runs; i++) {
+        struct lk_config *c = &j->runs[i].config;
+
+        if (c->world_size > 1)
+            continue;
+        c->sharding = j->sharding;
+        c->shard_group = j->shard_group;
+        c->averaging_period = j->averaging_period;
+        c->compression = j->compression;
+        c->powersgd_rank = j->powersgd_rank;
+    }
 }
 
 static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
@@ -370,7 +390,7 @@ static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
         LK_PASS(fill_losses(set, &set->runs[i], run));
     }
     set_overlap(j);
-    set_sharding(j);
+    set_scheme(j);
     return LK_OK;
 }
 

@@ -290,6 +290,9 @@ enum lk_status lk_job_collectives_fill(const struct lk_run_set *set, struct lk_j
         first++;
     if (first == set->n)
         return LK_OK;
+    /* The average of parameters is the scheme's, of which the run's configuration tells. */
+    if (lk_run_about(&set->runs[first])->period)
+        return LK_OK;
     ranks = lk_run_world_size(&set->runs[first]);
     c.accumulation = lk_run_about(&set->runs[first])->accumulation;
     for (end = first; end < set->n && lk_run_world_size(&set->runs[end]) == ranks &&

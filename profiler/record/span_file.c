@@ -47,6 +47,7 @@ struct lk_span_file {
     struct lk_span_file_header *header;
     size_t header_bytes;                    /* mapped */
     uint64_t n_spans;                       /* expected on a compute track */
+    uint64_t n_comm_spans;                  /* and on that of collectives */
     atomic_flag failing;                    /* the failure text is being written */
     struct ring rings[LK_SPAN_FILE_TRACKS]; /* header->n_tracks of them */
     /* Growth. The mutex is over the file's size and the text. */
@@ -67,7 +68,9 @@ static uint64_t round_up(uint64_t n, uint64_t to)
 
 static uint64_t ring_capacity(const struct lk_span_file *f, const struct lk_track_info *info)
 {
-    uint64_t n_spans = info->kind == LK_TRACK_COMPUTE ? f->n_spans : f->n_spans / 8;
+    uint64_t n_spans = info->kind == LK_TRACK_COMPUTE ? f->n_spans
+                       : info->kind == LK_TRACK_COMM  ? f->n_comm_spans
+                                                      : f->n_spans / 8;
     uint64_t capacity = LK_SPAN_FILE_RING_MIN;
 
     if (info->n_spans > 0)
@@ -228,6 +231,8 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
     LK_TRY(lk_alloc(&f, 1, sizeof *f));
     f->fd = -1;
     f->n_spans = n_spans;
+    /* powersgd has up to ten ops a tensor there, twice those of the compute track. */
+    f->n_comm_spans = info->compression == LK_COMPRESSION_POWERSGD ? 2 * n_spans : n_spans / 8;
     atomic_flag_clear(&f->failing);
     LK_TRY(lk_strdup(&f->path, path));
     LK_TRY(lk_record_save_text(&lk_run_info_record, info, &text, &text_bytes));

@@ -412,6 +412,7 @@ enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
         LK_PASS(lk_strdup(&name, params[i].name));
         m->params[i].name = name;
         m->params[i].elems = params[i].rows * params[i].columns;
+        m->params[i].rows = params[i].rows > 1 ? params[i].rows : 0;
         m->params[i].decay = params[i].decay;
     }
     LK_PASS(alloc_params(m, params));

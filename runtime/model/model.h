@@ -18,6 +18,7 @@
 struct lk_param {
     const char *name; /* e.g. "h.0.attn.c_attn.weight"; owned by the model */
     size_t elems;
+    size_t rows; /* first dimension of a matrix; 0: a vector, or not known */
     lk_real *data;
     lk_wide *master; /* NULL: data is exact */
     lk_real *grad;   /* set by the reducer: a view into a bucket; may move between steps */

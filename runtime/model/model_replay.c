@@ -236,6 +236,7 @@ static enum lk_status make_params(struct replay *r)
 
         p->name = t->name;
         p->elems = (size_t)((t->elems * lk_dtype_bytes(t->dtype) + 3) / 4);
+        p->rows = p->elems == t->elems ? (size_t)t->rows : 0;
         elems += p->elems;
         m->n_params++;
     }

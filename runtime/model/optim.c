@@ -1,8 +1,8 @@
 /*
- * SGD with momentum and AdamW. A launch updates the parameters of a bucket, or all: they are listed
- * in a table in device memory, bucket by bucket. The table and the update's rate are one block,
- * which is sent before the first launch of an update; on devices that use host memory it is read
- * where it is. The model owns exact weights beside narrow ones (lk_param.master).
+ * SGD with momentum, AdamW, LARS and LAMB. A launch updates the parameters of a bucket, or all:
+ * they are listed in a table in device memory, bucket by bucket. The table and the update's rate
+ * are one block, which is sent before the first launch of an update; on devices that use host
+ * memory it is read where it is. The model owns exact weights beside narrow ones (lk_param.master).
  */
 #include "runtime/model/optim.h"
 
@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* What the ops read. */
 struct block {
@@ -32,6 +33,12 @@ struct lk_optim {
     bool sent; /* the block of this update */
 };
 
+/* Return true for optimizers with two moments; the others have a momentum. */
+static bool uses_moments(const struct lk_optim_config *c)
+{
+    return c->kind == LK_OPTIM_ADAMW || c->kind == LK_OPTIM_LAMB;
+}
+
 static enum lk_status check(const struct lk_optim_config *c)
 {
     if (!(c->learning_rate > 0) || !isfinite(c->learning_rate))
@@ -39,18 +46,20 @@ static enum lk_status check(const struct lk_optim_config *c)
     if (!(c->weight_decay >= 0) || c->warmup_steps < 0 || c->reference_batch < 0)
         return lk_fail(LK_EUSAGE, "weight decay %g, warm-up %lld, reference batch %lld",
                        c->weight_decay, (long long)c->warmup_steps, (long long)c->reference_batch);
-    if (c->kind == LK_OPTIM_SGD && !(c->momentum >= 0 && c->momentum < 1))
+    if (!uses_moments(c) && !(c->momentum >= 0 && c->momentum < 1))
         return lk_fail(LK_EUSAGE, "momentum %g is not in [0, 1)", c->momentum);
-    if (c->kind == LK_OPTIM_ADAMW &&
+    if (c->kind == LK_OPTIM_LARS && !(c->trust > 0))
+        return lk_fail(LK_EUSAGE, "a trust coefficient of %g is not above 0", c->trust);
+    if (uses_moments(c) &&
         !(c->beta1 >= 0 && c->beta1 < 1 && c->beta2 >= 0 && c->beta2 < 1 && c->eps > 0))
-        return lk_fail(LK_EUSAGE, "adamw with beta1 %g, beta2 %g, eps %g", c->beta1, c->beta2,
-                       c->eps);
+        return lk_fail(LK_EUSAGE, "adamw or lamb with beta1 %g, beta2 %g, eps %g", c->beta1,
+                       c->beta2, c->eps);
     return LK_OK;
 }
 
 static size_t state_elems(const struct lk_optim_config *c)
 {
-    if (c->kind == LK_OPTIM_ADAMW)
+    if (uses_moments(c))
         return 2;
     return c->momentum > 0 ? 1 : 0;
 }
@@ -81,6 +90,7 @@ static void fill_row(struct lk_optim *o, size_t row, const struct lk_param *p, s
         .n = p->elems,
         .first_chunk = before ? before->first_chunk + chunks_of(before) : 0,
         .weight_decay = p->decay ? o->config.weight_decay : 0,
+        .layerwise = p->decay,
     };
 }
 
@@ -148,7 +158,7 @@ size_t lk_optim_planes(const struct lk_optim *o)
 
 const char *lk_optim_plane_name(const struct lk_optim *o, size_t plane)
 {
-    if (o->config.kind == LK_OPTIM_SGD)
+    if (!uses_moments(&o->config))
         return "momentum";
     return plane ? "v" : "m";
 }
@@ -200,6 +210,14 @@ enum lk_status lk_optim_update(struct lk_optim *o, struct lk_stream *s, size_t b
         elems += o->host->tensors[i].n;
         chunks += chunks_of(&o->host->tensors[i]);
     }
+    if (c->kind == LK_OPTIM_LARS)
+        return LK_LAUNCH(s, lars, .tensors = tensors, .n_tensors = to - from, .n_chunks = chunks,
+                         .elems = elems, .rate = &o->block->rate, .momentum = c->momentum,
+                         .trust = c->trust);
+    if (c->kind == LK_OPTIM_LAMB)
+        return LK_LAUNCH(s, lamb, .tensors = tensors, .n_tensors = to - from, .n_chunks = chunks,
+                         .elems = elems, .rate = &o->block->rate, .beta1 = c->beta1,
+                         .beta2 = c->beta2, .eps = c->eps);
     if (c->kind == LK_OPTIM_SGD)
         return LK_LAUNCH(s, sgd, .tensors = tensors, .n_tensors = to - from, .n_chunks = chunks,
                          .elems = elems, .rate = &o->block->rate, .momentum = c->momentum);
@@ -210,11 +228,36 @@ enum lk_status lk_optim_update(struct lk_optim *o, struct lk_stream *s, size_t b
 
 double lk_optim_rate(const struct lk_optim_config *config, int64_t step, int64_t global_batch)
 {
-    double rate = config->learning_rate;
+    double rate = config->learning_rate, ratio = 1;
 
-    if (config->reference_batch > 0)
-        rate *= (double)global_batch / (double)config->reference_batch;
+    if (config->reference_batch > 0 && config->scaling != LK_LR_SCALING_NONE)
+        ratio = (double)global_batch / (double)config->reference_batch;
+    rate *= config->scaling == LK_LR_SCALING_SQRT ? sqrt(ratio) : ratio;
     if (step < config->warmup_steps)
         rate *= (double)(step + 1) / (double)config->warmup_steps;
     return rate;
+}
+
+enum lk_status lk_optim_parse_warmup(const char *text, struct lk_optim_config *config)
+{
+    static const double most = 1e9;
+    char *unit = NULL;
+    double value = strtod(text, &unit);
+    bool epochs = !strcmp(unit, "epoch") || !strcmp(unit, "epochs");
+
+    if (unit == text || !(value >= 0 && value <= most) || (*unit && !epochs) ||
+        (!epochs && value != floor(value)))
+        return lk_fail(LK_EUSAGE,
+                       "'%s' is no length of a warm-up: steps, as 500, or epochs, as 1epoch or "
+                       "0.5epochs",
+                       text);
+    config->warmup_steps = epochs ? 0 : (int64_t)value;
+    config->warmup_epochs = epochs ? value : 0;
+    return LK_OK;
+}
+
+void lk_optim_set_epoch(struct lk_optim_config *config, double steps_an_epoch)
+{
+    if (config->warmup_epochs > 0)
+        config->warmup_steps = (int64_t)ceil(config->warmup_epochs * steps_an_epoch);
 }

@@ -115,6 +115,7 @@ struct lk_loader;
  * than one local batch. */
 enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_config *config,
                                 struct lk_loader **out);
+size_t lk_loader_batches_an_epoch(const struct lk_loader *l);
 void lk_loader_destroy(struct lk_loader *l); /* stops the threads; NULL is legal */
 /*
  * Return the next batch. It stays valid until `accumulation` more calls were made; on the GPU for

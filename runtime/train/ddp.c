@@ -74,6 +74,11 @@ static int ddp_norms_micro_batches(const struct lk_exchange *e)
     return lk_reducer_norms_micro_batches(of(e));
 }
 
+static lk_real *ddp_gradients(const struct lk_exchange *e, size_t *out_elems)
+{
+    return lk_reducer_gradients(of(e), out_elems);
+}
+
 static const void *ddp_weights(const struct lk_exchange *e, size_t *out_bytes)
 {
     const struct lk_model *m = ((const struct ddp *)e)->model;
@@ -99,6 +104,7 @@ static const struct lk_exchange_ops ddp_ops = {.destroy = ddp_destroy,
                                                .ready_order = ddp_ready_order,
                                                .norms = ddp_norms,
                                                .norms_micro_batches = ddp_norms_micro_batches,
+                                               .gradients = ddp_gradients,
                                                .weights = ddp_weights,
                                                .state = ddp_state};
 

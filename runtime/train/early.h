@@ -15,8 +15,8 @@
  *
  * Only the last micro-batch of a step updates: the others' backward, and the next forward, need the
  * old values. Gradients are only read, so that measuring their norms and checking them after the
- * step are as without early updates. Nothing in the trainer needs all gradients before the first
- * update: it clips none and rejects no step.
+ * step are as without early updates. Where the trainer clips gradients by the norm of all, which
+ * needs all of them before the first update, nothing is updated early.
  */
 #ifndef LK_RUNTIME_EARLY_H
 #define LK_RUNTIME_EARLY_H

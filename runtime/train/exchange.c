@@ -68,6 +68,12 @@ int lk_exchange_norms_micro_batches(const struct lk_exchange *e)
     return e->ops->norms_micro_batches(e);
 }
 
+lk_real *lk_exchange_gradients(const struct lk_exchange *e, size_t *out_elems)
+{
+    *out_elems = 0;
+    return e->ops->gradients ? e->ops->gradients(e, out_elems) : NULL;
+}
+
 enum lk_status lk_exchange_whole(struct lk_exchange *e, int what, const struct lk_optim *o)
 {
     return e->ops->whole ? e->ops->whole(e, what, o) : LK_OK;

@@ -319,6 +319,11 @@ out:
     return st;
 }
 
+size_t lk_loader_batches_an_epoch(const struct lk_loader *l)
+{
+    return l->batches_an_epoch;
+}
+
 void lk_loader_destroy(struct lk_loader *l)
 {
     if (!l)

@@ -10,6 +10,7 @@
 #include "facts/span.h"
 #include "kernels/ops.h"
 #include "runtime/train/early.h"
+#include "runtime/train/hook.h"
 #include "runtime/train/params_agree.h"
 
 #include <stdlib.h>
@@ -34,6 +35,7 @@ struct lk_reducer {
     size_t real_bytes, wide_bytes; /* of lk_real and lk_wide */
     int ranks;
     uint32_t step;
+    bool local; /* this step all-reduces nothing */
 
     struct lk_bucket_plan plan;
     struct bucket *buckets; /* plan.n_buckets */
@@ -46,6 +48,7 @@ struct lk_reducer {
     bool *seen;             /* by parameter: its gradient is ready, in this backward */
     size_t next;            /* the next bucket to all-reduce */
     size_t n_ready;         /* gradients seen in this backward */
+    struct lk_hook *hook;   /* NULL: buckets are all-reduced as they are */
     struct lk_early *early; /* NULL: no updates are early */
     bool updating;          /* this micro-batch updates its buckets early */
     size_t *order;          /* parameters by readiness in the first synchronised backward */
@@ -126,7 +129,7 @@ static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *p
         LK_PASS(
             lk_device_alloc_host(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms_host));
     }
-    return LK_OK;
+    return lk_hook_set_buckets(r->hook, &r->plan);
 }
 
 static enum lk_status assign_buckets(struct lk_reducer *r, bool rebuild)
@@ -193,7 +196,8 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     if (config->early)
         LK_TRY(lk_early_create(config->early, config->compute, config->net, n_params,
                                config->plant == LK_PLANT_EARLY_UPDATE, &r->early));
-    r->config.early = NULL; /* copied, as is the order */
+    r->config.early = NULL; /* copied, as are the order and the hook's configuration */
+    r->config.hook = NULL;
     r->config.order = NULL;
     if (config->find_unused) {
         LK_TRY(lk_event_create(r->device, &r->marked));
@@ -201,6 +205,8 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     }
     LK_TRY(lk_stream_sync(config->compute, lk_deadline_in(config->timeout_ns)));
     LK_TRY(lk_params_agree(config->comm, params, n_params, r->dtype));
+    if (config->hook)
+        LK_TRY(lk_hook_create(config->hook, config->comm, config->net, params, n_params, &r->hook));
     LK_TRY(assign_buckets(r, false));
     LK_HAND_OVER(out, r);
 out:
@@ -213,6 +219,7 @@ void lk_reducer_destroy(struct lk_reducer *r)
     if (!r)
         return;
     drop_buckets(r);
+    lk_hook_destroy(r->hook);
     lk_early_destroy(r->early);
     lk_event_destroy(r->reduced);
     lk_event_destroy(r->apart);
@@ -231,6 +238,12 @@ const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r)
     return &r->plan;
 }
 
+lk_real *lk_reducer_gradients(const struct lk_reducer *r, size_t *out_elems)
+{
+    *out_elems = r->slab_elems;
+    return r->slab;
+}
+
 const size_t *lk_reducer_ready_order(const struct lk_reducer *r)
 {
     return r->order_known ? r->order : NULL;
@@ -238,8 +251,9 @@ const size_t *lk_reducer_ready_order(const struct lk_reducer *r)
 
 double lk_reducer_seed(const struct lk_reducer *r)
 {
-    int ranks = r->config.plant == LK_PLANT_WRONG_DIVISOR ? r->ranks + 1 : r->ranks;
+    int ranks = r->local ? 1 : r->ranks;
 
+    ranks += r->config.plant == LK_PLANT_WRONG_DIVISOR;
     return 1.0 / ((double)ranks * r->config.accumulation);
 }
 
@@ -252,6 +266,7 @@ enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step)
 
     _Static_assert(sizeof *r->order == sizeof(int64_t), "the order is broadcast as int64");
     r->step = step;
+    r->local = r->config.local && step >= r->config.local_from;
     lk_stream_set_step(r->config.net, step);
     if (!r->order_known || r->rebuilt)
         return LK_OK;
@@ -280,7 +295,7 @@ int lk_reducer_norms_micro_batches(const struct lk_reducer *r)
  */
 static enum lk_status share_sums(struct lk_reducer *r)
 {
-    if (r->ranks == 1)
+    if (r->ranks == 1 || r->local)
         return LK_OK;
     return LK_LAUNCH(r->config.compute, scale, .x = r->slab, .n = r->slab_elems,
                      .factor = 1.0 / r->ranks);
@@ -356,8 +371,8 @@ static enum lk_status launch(struct lk_reducer *r, size_t b)
     }
     LK_TRY(lk_stream_wait(c->net, ready));
     LK_TRY(measure(r, b, b));
-    if (c->plant != LK_PLANT_DROPPED_BUCKET || b != 0)
-        LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
+    if (!r->local && (c->plant != LK_PLANT_DROPPED_BUCKET || b != 0))
+        LK_TRY(lk_hook_reduce(r->hook, c->comm, c->net, &call, b, r->step));
     LK_TRY(measure(r, b, r->plan.n_buckets + b));
     if (r->updating)
         LK_TRY(lk_early_reduced(r->early, b));
@@ -433,7 +448,7 @@ static enum lk_status reduce_used(struct lk_reducer *r)
                                       .index = -1,
                                       .ready = r->marked};
 
-    if (!c->find_unused)
+    if (!c->find_unused || r->local)
         return LK_OK;
     LK_PASS(lk_event_record(r->marked, c->compute));
     LK_PASS(lk_stream_wait(c->net, r->marked));

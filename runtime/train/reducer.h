@@ -53,6 +53,7 @@
 enum lk_plant { LK_PLANT_LIST(LK_WORD_VALUE) };
 
 struct lk_early_config;
+struct lk_hook_config;
 struct lk_reducer_config {
     struct lk_comm *comm;            /* borrowed */
     struct lk_stream *compute, *net; /* borrowed: compute and comm stream */
@@ -69,6 +70,11 @@ struct lk_reducer_config {
     enum lk_overlap_mode overlap; /* when buckets are launched (facts/config.h) */
     bool find_unused; /* all-reduce the map of used parameters behind the buckets, an int32 each */
     int noise_every;  /* steps between measurements of the two gradient norms; 0: never */
+    /* Nothing is all-reduced from step `local_from` on, and gradients are a rank's own: the trainer
+     * averages parameters instead (runtime/train/averaging.h). */
+    bool local;
+    int64_t local_from;
+    const struct lk_hook_config *hook; /* runtime/train/hook.h, copied; NULL: none */
     enum lk_plant plant;
     /* (optional) The order of an earlier part of this run (lk_reducer_ready_order), copied: buckets
      * are rebuilt in it at the first step. Rank 0's counts. */
@@ -91,7 +97,7 @@ void lk_reducer_destroy(struct lk_reducer *r);
 enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step);
 /* Prepare the backward of micro-batch 0..accumulation-1: decide if this one all-reduces. */
 enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch);
-/* Return the seed of the loss gradient, 1 / (ranks * accumulation). */
+/* Return the seed of the loss gradient, 1 / (ranks * accumulation); in a local step ranks is 1. */
 double lk_reducer_seed(const struct lk_reducer *r);
 /* Return the hook that the model's backward calls when a gradient is ready. */
 struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r);
@@ -99,6 +105,10 @@ struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r);
  * updates. LK_EINTERNAL names a parameter whose gradient did not become ready. */
 enum lk_status lk_reducer_backward_end(struct lk_reducer *r);
 
+/* Return the memory of all buckets' gradients, in which gaps are zero. Valid until the next
+ * rebuild.
+ */
+lk_real *lk_reducer_gradients(const struct lk_reducer *r, size_t *out_elems);
 /* The buckets in force. Valid until the next rebuild. */
 const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r);
 /* Return the order in which gradients became ready in the first synchronised backward (from the

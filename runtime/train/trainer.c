@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "facts/noise.h"
+#include "kernels/ops.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -78,12 +79,27 @@ enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket)
     return lk_stream_range_end(t->update);
 }
 
+static enum lk_status enqueue_clip(struct trainer *t)
+{
+    size_t n;
+    lk_real *gradients;
+
+    if (!t->clip)
+        return LK_OK;
+    gradients = lk_exchange_gradients(t->exchange, &n);
+    LK_PASS(LK_LAUNCH(t->compute, sum_squares, .out = t->clip, .in = gradients, .n = n));
+    LK_PASS(LK_LAUNCH(t->compute, clip, .x = gradients, .sum_squares = t->clip, .n = n,
+                      .most = t->config->clip_norm));
+    return lk_stream_copy(t->compute, t->clip_host, t->clip, lk_device_wide_bytes(t->device));
+}
+
 /* Enqueue the update of all parameters, unless they were updated early. */
 static enum lk_status enqueue_update(struct trainer *t)
 {
     if (t->update)
         return LK_OK;
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
+    LK_PASS(enqueue_clip(t));
     if (!t->optim)
         LK_PASS(t->model->ops->update(t->model));
     else if (lk_exchange_owned(t->exchange).n)
@@ -187,16 +203,22 @@ static bool is_alike(const struct trainer *t, int64_t step, bool verify)
            (noise_every == 0 || step % noise_every != 0);
 }
 
+/* Return element i of host memory with the device's wide type. */
+static double wide_at(const struct trainer *t, const lk_wide *x, int i)
+{
+    return lk_device_wide_bytes(t->device) == sizeof(double) ? ((const double *)x)[i]
+                                                             : (double)((const float *)x)[i];
+}
+
 static double mean_loss(const struct trainer *t)
 {
     int n = t->config->reducer.accumulation;
-    bool wide = lk_device_wide_bytes(t->device) == sizeof(double);
     double sum = 0;
 
     if (!t->computes)
         return NAN;
     for (int i = 0; i < n; i++)
-        sum += wide ? ((const double *)t->micro_loss)[i] : ((const float *)t->micro_loss)[i];
+        sum += wide_at(t, t->micro_loss, i);
     return sum / n;
 }
 
@@ -212,6 +234,9 @@ static void keep(struct trainer *t, int64_t step)
     if (t->computes)
         lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
     lk_span_counter(t->host, t->counters[COUNTER_RATE], at, t->rate);
+    if (t->clip && t->computes)
+        lk_span_counter(t->host, t->counters[COUNTER_CLIPPED_NORM], at,
+                        sqrt(wide_at(t, t->clip_host, 0)));
     if (lk_device_clock_error_ns(t->device) > t->clock_error_ns) {
         t->clock_error_ns = lk_device_clock_error_ns(t->device);
         lk_span_counter(t->host, t->counters[COUNTER_CLOCK_ERROR], at, (double)t->clock_error_ns);
@@ -247,7 +272,7 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     struct lk_span span;
     uint64_t began_ns;
 
-    t->rate = lk_optim_rate(&c->optim, step, global_batch);
+    t->rate = lk_optim_rate(&t->schedule, step, global_batch);
     if (verify) {
         LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES, NULL));
         LK_PASS(lk_verify_step_begin(t->verify));
@@ -264,6 +289,8 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
         LK_PASS(launch_step(t, at));
     else
         LK_PASS(enqueue_step(t, at));
+    if (lk_averaging_is_due(&c->averaging, step, t->n_steps))
+        LK_PASS(lk_averaging_enqueue(t->averaging));
     /* Twice the timeout: a collective that waits for a peer times out first, and names the peer. */
     LK_PASS(lk_stream_sync(
         t->compute,

@@ -12,7 +12,9 @@
 #include "runtime/model/fuse.h"
 #include "runtime/model/model.h"
 #include "runtime/model/optim.h"
+#include "runtime/train/averaging.h"
 #include "runtime/train/data.h"
+#include "runtime/train/hook.h"
 #include "runtime/train/reducer.h"
 
 #include <stdbool.h>
@@ -67,7 +69,13 @@ struct lk_train_config {
     struct lk_comm_config comm_config;     /* timeout, recorder and device are filled in */
     struct lk_model_config model;          /* max_samples is filled in by the trainer */
     struct lk_optim_config optim;
-    struct lk_reducer_config reducer; /* comm, streams, early and timeout are filled in */
+    /* All gradients are multiplied by min(1, clip_norm / their norm) before the update, which then
+     * waits for all of them; 0: they are not. */
+    double clip_norm;
+    struct lk_reducer_config
+        reducer;                /* comm, streams, early, hook, local and timeout are filled in */
+    struct lk_hook_config hook; /* of gradients; seed and timeout are filled in */
+    struct lk_averaging_config averaging; /* of parameters, instead of gradients */
     int local_batch;
     int64_t steps, warmup_steps; /* warm-up steps run first, are marked, and do not count */
     const char *data;            /* file; NULL: synthetic */
@@ -93,7 +101,8 @@ struct lk_train_config {
     bool verify;      /* check gradients and parameters against the reference after every step */
     int verify_steps; /* only the first n steps; 0: all */
     /* Steps between comparisons of all ranks' parameters, which are compared before the first step
-     * and after the last, too; 0: never. */
+     * and after the last, too; 0: never. Where ranks average parameters they differ in between on
+     * purpose: a comparison then waits for the next averaging. */
     int check_every;
     const char *export_path, *import_path; /* weight files; NULL: none. Rank 0 exports */
     struct lk_checkpoint_config checkpoint;

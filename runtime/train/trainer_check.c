@@ -69,6 +69,21 @@ out:
     return st;
 }
 
+/* Return true if all ranks' parameters are to be compared after `step` steps. */
+static bool is_due(struct trainer *t, int64_t step)
+{
+    const struct lk_averaging_config *a = &t->config->averaging;
+    bool equal =
+        !lk_averaging_is_on(a) || step <= a->warmup || lk_averaging_is_due(a, step - 1, t->n_steps);
+
+    t->check_waits |=
+        step % t->config->check_every == 0 || step == t->n_steps || step == t->course.first_step;
+    if (!t->check_waits || !equal)
+        return false;
+    t->check_waits = false;
+    return true;
+}
+
 enum lk_status lk_trainer_check_params(struct trainer *t, int64_t step)
 {
     const struct lk_model *m = t->model;
@@ -78,8 +93,7 @@ enum lk_status lk_trainer_check_params(struct trainer *t, int64_t step)
     size_t bytes;
     char what[80];
 
-    if (!t->sum_host ||
-        (step % t->config->check_every != 0 && step != t->n_steps && step != t->course.first_step))
+    if (!t->sum_host || !is_due(t, step))
         return LK_OK;
     LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES, NULL));
     weights = lk_exchange_weights(t->exchange, &bytes);

@@ -14,6 +14,7 @@
     X(COUNTER_RATE, "learning rate")                                                               \
     X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
     X(COUNTER_MEAN_NORM, "gradient norm")                                                          \
+    X(COUNTER_CLIPPED_NORM, "gradient norm before clipping")                                       \
     X(COUNTER_CHECKPOINT, "checkpoint stall")                                                      \
     X(COUNTER_CLOCK_ERROR, LK_CLOCK_ERROR_COUNTER)
 
@@ -35,17 +36,22 @@ struct trainer {
     struct lk_event *
         *buffers_ready; /* by micro-batch: its buffers are to be broadcast; NULL: none are */
     struct lk_event *buffers_there;
-    struct lk_optim *optim;   /* of what is owned; NULL: the model updates itself */
-    struct lk_verify *verify; /* NULL: nothing is verified */
+    struct lk_averaging *averaging; /* NULL: parameters are not averaged */
+    bool check_waits;               /* a comparison of parameters is due at the next averaging */
+    struct lk_optim *optim;         /* of what is owned; NULL: the model updates itself */
+    struct lk_verify *verify;       /* NULL: nothing is verified */
     struct lk_dataset *dataset;
     struct lk_loader *loader;
     bool uses_graph;
-    struct lk_graph *graph;   /* NULL: not captured yet */
-    struct lk_batch *batches; /* micro-batches of a step, as the graph reads them */
-    double rate;              /* learning rate of the step in progress */
-    lk_wide *micro_loss;      /* host memory: loss of each micro-batch of the step in progress */
-    uint64_t *sum, *sum_host; /* checksum of parameters: device memory, host memory; NULL: none */
-    int64_t n_steps;          /* warm-up included */
+    struct lk_graph *graph;          /* NULL: not captured yet */
+    struct lk_batch *batches;        /* micro-batches of a step, as the graph reads them */
+    struct lk_optim_config schedule; /* the optimizer's, with a warm-up in steps */
+    double rate;                     /* learning rate of the step in progress */
+    lk_wide *micro_loss;       /* host memory: loss of each micro-batch of the step in progress */
+    lk_wide *clip, *clip_host; /* sum of squares of all gradients: device memory, host memory; NULL:
+                                  they are not clipped */
+    uint64_t *sum, *sum_host;  /* checksum of parameters: device memory, host memory; NULL: none */
+    int64_t n_steps;           /* warm-up included */
     /* One entry per step, of this rank; norms are NaN in steps that did not measure them. */
     double *loss, *step_s, *local_sq, *mean_sq;
     double counted_s;

@@ -103,7 +103,11 @@ static enum lk_status open_loader(struct trainer *t)
     lc.dataset = t->dataset;
     if (c->reducer.plant == LK_PLANT_SHARED_SHARD)
         lc.sampler.rank = 0;
-    return lk_loader_create(t->device, &lc, &t->loader);
+    LK_PASS(lk_loader_create(t->device, &lc, &t->loader));
+    t->schedule = c->optim;
+    lk_optim_set_epoch(&t->schedule,
+                       (double)lk_loader_batches_an_epoch(t->loader) / c->reducer.accumulation);
+    return LK_OK;
 }
 
 static enum lk_status open_verify(struct trainer *t, const struct lk_model_config *model)
@@ -117,6 +121,9 @@ static enum lk_status open_verify(struct trainer *t, const struct lk_model_confi
                                   .sampler = sampler(t),
                                   .local_batch = c->local_batch,
                                   .accumulation = c->reducer.accumulation,
+                                  .rounded = t->ranks > 1 && lk_hook_rounds(&c->hook),
+                                  .wire = lk_hook_wire(&c->hook),
+                                  .clip_norm = c->clip_norm,
                                   .timeout_ns = c->timeout_ns};
 
     return c->verify ? lk_verify_create(&vc, &t->verify) : LK_OK;
@@ -135,6 +142,8 @@ static const char *graph_lacks(const struct trainer *t)
         return "the model replays a job";
     if (c->reducer.plant != LK_PLANT_NONE)
         return "a fault is planted";
+    if (lk_averaging_is_on(&c->averaging))
+        return "parameters are averaged, so that steps differ";
     if (c->reducer.noise_every == 1)
         return "every step measures the gradients' norms";
     if (c->verify && c->verify_steps == 0)
@@ -172,10 +181,22 @@ static const char *early_lacks(const struct trainer *t)
         return "the model replays a job";
     if (c->reducer.plant != LK_PLANT_NONE && c->reducer.plant != LK_PLANT_EARLY_UPDATE)
         return "a fault is planted";
+    if (c->clip_norm > 0)
+        return "gradients are clipped by the norm of all of them";
     /* A device without memory of its own has no processors of its own. */
     return wish == LK_FUSE_AUTO && lk_device_uses_host_memory(t->device)
                ? "the device's streams share the host's processors"
                : NULL;
+}
+
+static enum lk_status open_clip(struct trainer *t)
+{
+    size_t wide = lk_device_wide_bytes(t->device);
+
+    if (!(t->config->clip_norm > 0))
+        return LK_OK;
+    LK_PASS(lk_device_alloc(t->device, wide, &t->clip));
+    return lk_device_alloc_host(t->device, wide, &t->clip_host);
 }
 
 static enum lk_status choose_early(struct trainer *t)
@@ -216,6 +237,13 @@ static enum lk_status check(const struct lk_train_config *c)
     if (c->steps < 1 || c->warmup_steps < 0 || c->steps + c->warmup_steps > UINT32_MAX)
         return lk_fail(LK_EUSAGE, "%lld steps after %lld of warm-up", (long long)c->steps,
                        (long long)c->warmup_steps);
+    if (lk_sharding_traits(c->reducer.sharding)->sharers != LK_SHARERS_NONE &&
+        (c->hook.compression != LK_COMPRESSION_NONE || c->clip_norm > 0 ||
+         c->optim.kind == LK_OPTIM_LARS || c->optim.kind == LK_OPTIM_LAMB))
+        return lk_fail(LK_EUNSUPPORTED, "%s with a hook, clipping or an optimizer of whole tensors",
+                       lk_sharding_name(c->reducer.sharding));
+    if (!(c->clip_norm >= 0))
+        return lk_fail(LK_EUSAGE, "gradients clipped to a norm of %g", c->clip_norm);
     if (c->local_batch < 1 || c->reducer.accumulation < 1)
         return lk_fail(LK_EUSAGE, "local batch %d, accumulation %d", c->local_batch,
                        c->reducer.accumulation);
@@ -266,6 +294,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     struct lk_model_config mc = c->model;
     struct lk_reducer_config rc = c->reducer;
     struct lk_early_config early;
+    struct lk_hook_config hook;
 
     LK_PASS(check(c));
     mc.max_samples = c->local_batch;
@@ -283,6 +312,12 @@ enum lk_status lk_trainer_open(struct trainer *t)
     rc.track = t->host;
     rc.recorder = c->recorder;
     rc.timeout_ns = c->timeout_ns;
+    hook = c->hook;
+    hook.seed = c->seed;
+    hook.timeout_ns = c->timeout_ns;
+    rc.hook = &hook;
+    rc.local = lk_averaging_is_on(&c->averaging);
+    rc.local_from = c->averaging.warmup;
     rc.find_unused |= t->model->find_unused_parameters;
     LK_PASS(choose_early(t));
     early = (struct lk_early_config){t->update, lk_trainer_update_bucket, t};
@@ -297,9 +332,12 @@ enum lk_status lk_trainer_open(struct trainer *t)
     LK_PASS(choose_fusions(t));
     if (!t->model->ops->update)
         LK_PASS(open_optim(t));
+    LK_PASS(lk_averaging_create(&c->averaging, t->comm, t->compute, t->net, t->model->weights,
+                                t->model->weights_bytes, t->model->masters != NULL, &t->averaging));
     LK_PASS(lk_trainer_resume_optim(t));
     LK_PASS(open_verify(t, &mc));
     LK_PASS(choose_graph(t));
+    LK_PASS(open_clip(t));
     LK_PASS(lk_trainer_check_open(t));
     LK_PASS(lk_trainer_checkpoint_open(t));
     LK_PASS(lk_device_alloc_host(
@@ -318,6 +356,7 @@ void lk_trainer_close(struct trainer *t)
     lk_loader_destroy(t->loader);
     lk_verify_destroy(t->verify);
     lk_dataset_destroy(t->dataset);
+    lk_averaging_destroy(t->averaging);
     lk_optim_destroy(t->optim);
     lk_exchange_destroy(t->exchange);
     for (int i = 0; t->buffers_ready && i < t->config->reducer.accumulation; i++)
@@ -328,6 +367,8 @@ void lk_trainer_close(struct trainer *t)
     lk_model_destroy(t->model);
     if (t->device) {
         lk_device_free_host(t->device, t->micro_loss);
+        lk_device_free_host(t->device, t->clip_host);
+        lk_device_free(t->device, t->clip);
         lk_device_free_host(t->device, t->sum_host);
         lk_device_free_host(t->device, t->staging);
         lk_device_free(t->device, t->sum);
@@ -384,6 +425,7 @@ static enum lk_status fill_tensors(const struct lk_model *m, struct lk_run_info 
         LK_PASS(lk_strdup(&info->tensors[i].name, m->params[i].name));
         info->n_tensors++;
         info->tensors[i].elems = m->params[i].elems;
+        info->tensors[i].rows = m->params[i].rows;
         info->tensors[i].dtype = lk_device_real_dtype(m->device);
     }
     return LK_OK;
@@ -457,6 +499,11 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     info->sharding = c->reducer.sharding;
     info->shard_group = c->reducer.shard_group;
     info->scatter = c->reducer.scatter;
+    if (lk_averaging_is_on(&c->averaging))
+        info->period = c->averaging.period;
+    info->compression = c->hook.compression;
+    if (info->compression == LK_COMPRESSION_POWERSGD)
+        info->powersgd_rank = c->hook.powersgd_rank;
     info->ddp_rule = c->reducer.ddp_rule;
     info->first_bytes = c->reducer.first_bytes;
     info->cap_bytes = c->reducer.cap_bytes;

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/rng.h"
+#include "kernels/ops.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -29,6 +30,10 @@ struct lk_verify {
      * the unmoved weights. Else NULL. */
     double *moved, *kept;
     double narrow; /* the factors' unit roundoff */
+
+    /* With a hook that rounds: the gradients before a rank's share was added, and of each parameter
+     * the sum of the norms of the ranks' shares. Else NULL. */
+    double *before, *shares;
 
     int ranks;
     bool joint;                   /* all ranks' samples are one micro-batch of the reference */
@@ -106,6 +111,10 @@ static enum lk_status open_reference(struct lk_verify *v)
         LK_PASS(lk_alloc(&v->moved, v->elems, sizeof *v->moved));
         LK_PASS(lk_alloc(&v->kept, v->elems, sizeof *v->kept));
     }
+    if (v->config.rounded) {
+        LK_PASS(lk_alloc(&v->before, v->elems, sizeof *v->before));
+        LK_PASS(lk_alloc(&v->shares, v->model->n_params, sizeof *v->shares));
+    }
     for (size_t i = 0; i < v->model->n_params; i++) {
         v->model->params[i].grad = v->grads + at;
         at += v->model->params[i].elems;
@@ -148,6 +157,9 @@ enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk
     v->config = *config;
     v->ranks = lk_comm_world_size(config->comm);
     v->joint = config->model->synchronises && v->ranks > 1;
+    if (v->joint && config->rounded)
+        LK_TRY(lk_fail(LK_EUNSUPPORTED, "--verify with a hook that rounds, and batch norm over all "
+                                        "ranks: what each rank's roundings do is not known"));
     v->real = lk_device_real_dtype(lk_stream_device(config->compute));
     v->narrow = lk_device_unit_roundoff(lk_stream_device(config->compute));
     LK_TRY(open_reference(v));
@@ -177,6 +189,8 @@ void lk_verify_destroy(struct lk_verify *v)
     free(v->grads);
     free(v->moved);
     free(v->kept);
+    free(v->before);
+    free(v->shares);
     lk_device_free_host(lk_stream_device(v->config.compute), v->staging);
     free(v->words);
     free(v);
@@ -244,26 +258,68 @@ static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, size
     return LK_OK;
 }
 
+/* Add the norms of a rank's share of the gradients, which is in v->grads with those of the ranks
+ * before it. */
+static void add_shares(struct lk_verify *v, int rank)
+{
+    size_t at = 0;
+
+    for (size_t p = 0; v->shares && p < v->model->n_params; p++) {
+        double sum = 0;
+
+        for (size_t end = at + v->model->params[p].elems; at < end; at++) {
+            double share = v->grads[at] - (rank ? v->before[at] : 0);
+
+            sum += share * share;
+            v->before[at] = v->grads[at];
+        }
+        v->shares[p] = (rank ? v->shares[p] : 0) + sqrt(sum);
+    }
+}
+
+/* Clip the reference's gradients by their norm, as the op clip does. */
+static void clip(struct lk_verify *v)
+{
+    double sum = 0, factor;
+
+    if (!(v->config.clip_norm > 0))
+        return;
+    for (size_t i = 0; i < v->elems; i++)
+        sum += v->grads[i] * v->grads[i];
+    factor = fmin(1, v->config.clip_norm / (sqrt(sum) + LK_CLIP_EPS));
+    for (size_t i = 0; i < v->elems; i++)
+        v->grads[i] *= factor;
+    for (size_t p = 0; v->shares && p < v->model->n_params; p++)
+        v->shares[p] *= factor;
+}
+
 /* Compute the gradient of the mean loss over this step's global batch, into v->grads. */
 static enum lk_status run_reference(struct lk_verify *v, uint32_t step)
 {
     const uint64_t accumulation = (uint64_t)v->config.accumulation;
     const double seed = 1.0 / ((double)(v->joint ? 1 : v->ranks) * v->config.accumulation);
     const size_t local = (size_t)v->config.local_batch;
+    const uint64_t n = accumulation * (uint64_t)v->ranks, ranks = (uint64_t)v->ranks;
     struct lk_batch batch;
 
-    for (uint64_t m = 0; m < accumulation; m++)
-        for (int rank = 0; rank < v->ranks; rank++) {
-            size_t before = v->joint ? (size_t)rank * local : 0;
-            bool first = m == 0 && (v->joint || rank == 0);
+    /* Rank by rank; where all ranks' samples are one micro-batch, one of these by the other. */
+    for (uint64_t i = 0; i < n; i++) {
+        int rank = (int)(v->joint ? i % ranks : i / accumulation);
+        uint64_t m = v->joint ? i / ranks : i % accumulation;
 
-            LK_PASS(read_batch(v, rank, step * accumulation + m, before, &batch));
-            if (v->joint && rank + 1 < v->ranks)
-                continue;
-            LK_PASS(v->model->ops->forward(v->model, &batch, seed));
-            LK_PASS(v->model->ops->backward(v->model, &batch, seed, !first, NULL));
-        }
-    return lk_stream_sync(v->stream, lk_deadline_in(v->config.timeout_ns));
+        LK_PASS(read_batch(v, rank, step * accumulation + m, v->joint ? (size_t)rank * local : 0,
+                           &batch));
+        if (v->joint && rank + 1 < v->ranks)
+            continue;
+        LK_PASS(v->model->ops->forward(v->model, &batch, seed));
+        LK_PASS(v->model->ops->backward(v->model, &batch, seed, m > 0 || (!v->joint && rank > 0),
+                                        NULL));
+        if (m + 1 == accumulation)
+            add_shares(v, rank); /* the reference's stream runs each op when it is enqueued */
+    }
+    LK_PASS(lk_stream_sync(v->stream, lk_deadline_in(v->config.timeout_ns)));
+    clip(v);
+    return LK_OK;
 }
 
 /* Multiply the weights by random factors, the same on all ranks. */
@@ -329,6 +385,18 @@ static double relative(double squares_of_difference, double squares, size_t elem
     return sqrt(squares_of_difference) / (sqrt(squares) + floor * sqrt((double)elems));
 }
 
+/* Return by how much a hook's roundings may move a parameter's gradient, in the Euclidean norm. */
+static double rounded(const struct lk_verify *v, size_t p)
+{
+    static const double half_subnormal = 0x1p-25; /* float16's */
+    double lost = v->config.wire == LK_F16 ? half_subnormal : 0;
+
+    if (!v->shares)
+        return 0;
+    return v->ranks * (lk_dtype_unit_roundoff(v->config.wire) * v->shares[p] +
+                       lost * sqrt((double)v->model->params[p].elems));
+}
+
 /* Compute the error and the bound of one parameter's gradient. */
 static enum lk_status compare(struct lk_verify *v, size_t p, double floor, double *error,
                               double *bound)
@@ -345,7 +413,8 @@ static enum lk_status compare(struct lk_verify *v, size_t p, double floor, doubl
         norm += reference[i] * reference[i];
     }
     *error = relative(difference, norm, own->elems, floor);
-    *bound = v->bound + relative(change, norm, own->elems, floor);
+    *bound = v->bound + relative(change, norm, own->elems, floor) +
+             relative(rounded(v, p) * rounded(v, p), norm, own->elems, floor);
     return LK_OK;
 }
 

@@ -39,6 +39,14 @@
  * are compared with those of moved weights in float32 as well, with factors from 1 - 2^-12 to
  * 1 + 2^-12, which turn a few hundred times as many.
  *
+ * Where a communication hook rounds gradients to a type with unit roundoff w, every element is
+ * rounded once on each of N ranks and once at each of N - 1 sums. So an element is off by at most
+ * N w times the sum of the ranks' absolute values, and, in float16, by N 2^-25 where it is below
+ * the normal numbers. The reference has each rank's share of a gradient; N w times the sum of their
+ * norms is added to the bound, in the measure above.
+ *
+ * Where gradients are clipped by their global norm, the reference's are, by its own norm.
+ *
  * With roundings added to the CPU's ops (tests/fakes/fake_ops.h; no GPU) GPT models needed factors
  * of 1.2 to 4.8 instead of 16, and up to 9.8 in runs with large steps; bounds are 0.006 to 0.03 for
  * tf32 and about 0.1 for bfloat16 (the suite trainer_cuda prints some). So with bfloat16 a fault of
@@ -53,6 +61,7 @@
 #include "runtime/model/model.h"
 #include "runtime/train/data.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct lk_verify_config {
@@ -66,6 +75,9 @@ struct lk_verify_config {
     struct lk_dataset *dataset;
     struct lk_sampler_config sampler; /* rank and, when 0, samples are filled in */
     int local_batch, accumulation;
+    bool rounded; /* a hook rounds what is sent to the type `wire` */
+    enum lk_dtype wire;
+    double clip_norm; /* the model's gradients were clipped to this norm; 0: they were not */
     uint64_t timeout_ns;
 };
 

@@ -185,9 +185,12 @@ bool lk_learns_alike(const struct lk_pipeline *w, size_t point)
 {
     const struct lk_config *c = &item_of(w, point)->config,
                            *current = &w->all.v[w->points[point].current].config;
-    bool exact = c->grad_dtype == LK_GRAD_OWN && c->compression == LK_COMPRESSION_NONE;
+    bool as_now = c->compression == current->compression &&
+                  c->powersgd_rank == current->powersgd_rank && c->sharding == current->sharding &&
+                  c->averaging_period == current->averaging_period;
+    bool exact = c->compression == LK_COMPRESSION_NONE && lk_config_is_synchronous(c);
 
-    return exact && lk_config_is_synchronous(c) && lk_may_be_best(w, point) &&
+    return c->grad_dtype == LK_GRAD_OWN && (exact || as_now) && lk_may_be_best(w, point) &&
            (w->by_target ? !isnan(w->out->points[point].plan.time_to_target_h)
                          : lk_config_samples(c) == lk_config_samples(current));
 }

@@ -19,14 +19,16 @@ static const char *const row_texts[LK_MEMORY_COUNT] = {
 
 static const char *const fit_names[] = {LK_MEMORY_FIT_LIST(LK_WORD_NAME)};
 
-/* Values that an optimizer keeps for each parameter. torch.optim: SGD, SGD with momentum, Adam(W).
+/* Values that an optimizer keeps for each parameter. torch.optim: SGD, SGD with momentum, Adam(W);
+ * LARS has a momentum, LAMB what Adam has.
  */
 static const struct {
     double value, lo, hi;
 } states_of[LK_JOB_OPTIMIZER_COUNT] = {
     [LK_JOB_OPTIMIZER_UNKNOWN] = {2, 0, 2},  [LK_JOB_OPTIMIZER_SGD] = {0, 0, 0},
     [LK_JOB_OPTIMIZER_MOMENTUM] = {1, 1, 1}, [LK_JOB_OPTIMIZER_ADAM] = {2, 2, 2},
-    [LK_JOB_OPTIMIZER_ADAMW] = {2, 2, 2},
+    [LK_JOB_OPTIMIZER_ADAMW] = {2, 2, 2},    [LK_JOB_OPTIMIZER_LARS] = {1, 1, 1},
+    [LK_JOB_OPTIMIZER_LAMB] = {2, 2, 2},
 };
 
 /*

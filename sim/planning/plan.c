@@ -430,7 +430,8 @@ static enum lk_status note_target(const struct state *p)
 static enum lk_status note_rates(const struct state *p)
 {
     const struct lk_job *j = p->job;
-    bool adam = j->optimizer == LK_JOB_OPTIMIZER_ADAM || j->optimizer == LK_JOB_OPTIMIZER_ADAMW;
+    bool adam = j->optimizer == LK_JOB_OPTIMIZER_ADAM || j->optimizer == LK_JOB_OPTIMIZER_ADAMW ||
+                j->optimizer == LK_JOB_OPTIMIZER_LAMB;
 
     if (!lk_quantity_known(&j->learning_rate))
         return LK_OK;

@@ -33,6 +33,9 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .overlap = j->overlap,
                               .sharding = j->sharding,
                               .shard_group = j->shard_group,
+                              .averaging_period = j->averaging_period,
+                              .compression = j->compression,
+                              .powersgd_rank = j->powersgd_rank,
                               .first_bytes = j->first_bytes,
                               .cap_bytes = j->cap_bytes};
 }

@@ -39,7 +39,8 @@ enum lk_status lk_config_nodes(const struct lk_cluster *cluster, struct lk_confi
  */
 double lk_config_kappa(const struct lk_cluster *c, int ranks, double z);
 
-/* Return the job's own configuration on one GPU: usual batch, accumulation, limits, plain DDP. */
+/* Return the job's own configuration on one GPU: usual batch, accumulation, limits, and DDP, plain
+ * or with the hook, or the averaging, that all of its runs of several ranks had. */
 struct lk_config lk_config_current(const struct lk_job *j);
 
 /*

@@ -66,6 +66,7 @@ static enum lk_status run_rank(struct rank *me)
     c.samples = 64;
     c.optim.kind = run->optimizer;
     c.optim.momentum = run->momentum;
+    c.optim.trust = 0.02;
     c.optim.weight_decay = 0.1;
     c.optim.warmup_steps = 4;
     c.check_every = 1;
@@ -121,10 +122,8 @@ static const struct {
     int ranks, accumulation;
     enum lk_optim_kind optimizer;
     double momentum;
-} kinds[] = {{1, 1, LK_OPTIM_ADAMW, 0},
-             {1, 3, LK_OPTIM_SGD, 0.9},
-             {1, 1, LK_OPTIM_SGD, 0},
-             {3, 1, LK_OPTIM_ADAMW, 0},
+} kinds[] = {{1, 1, LK_OPTIM_ADAMW, 0}, {1, 3, LK_OPTIM_SGD, 0.9}, {1, 1, LK_OPTIM_SGD, 0},
+             {3, 1, LK_OPTIM_ADAMW, 0}, {1, 1, LK_OPTIM_LAMB, 0},  {2, 1, LK_OPTIM_LARS, 0.9},
              {4, 2, LK_OPTIM_SGD, 0.9}};
 
 /* Go on from every checkpoint of a run: the losses, the weights and the files behind it are the

@@ -37,6 +37,8 @@ static const struct setting {
     {"mlp", "cpu", 1, 1, true, 1, LK_OPTIM_ADAMW, 0},
     {"mlp", "cpu", 2, 2, true, 2048, LK_OPTIM_SGD, 1},
     {"mlp", "cpu", 4, 2, false, 4096, LK_OPTIM_ADAMW, 0},
+    {"gpt", "cpu", 2, 1, true, 2048, LK_OPTIM_LARS, 0},
+    {"mlp", "cpu", 2, 2, true, 1, LK_OPTIM_LAMB, 0},
     {"mlp", "reference", 1, 2, true, 1, LK_OPTIM_ADAMW, 0},
     {"gpt", "reference", 1, 1, true, 4096, LK_OPTIM_ADAMW, 0},
 };
@@ -68,6 +70,7 @@ static struct lk_train_config config(const struct outcome *o, int rank)
     c.model.heads = strcmp(s->model, "gpt") ? 0 : 2;
     c.optim.kind = s->optim;
     c.optim.momentum = 0.9;
+    c.optim.trust = 0.02;
     c.optim.weight_decay = 0.1;
     c.optim.warmup_steps = 2;
     c.reducer.first_bytes = c.reducer.cap_bytes = s->cap_bytes;

@@ -22,10 +22,13 @@ static const struct {
     double momentum, decay;
     bool buckets; /* one launch a bucket */
 } rows[] = {
-    {"cpu", 0, LK_OPTIM_SGD, 0, 0, false},      {"cpu", 0, LK_OPTIM_SGD, 0, 0.01, true},
-    {"cpu", 1, LK_OPTIM_SGD, 0.9, 0.01, false}, {"reference", 1, LK_OPTIM_SGD, 0.9, 0, true},
-    {"cpu", 2, LK_OPTIM_ADAMW, 0, 0.1, false},  {"reference", 2, LK_OPTIM_ADAMW, 0, 0, false},
-    {"cpu", 2, LK_OPTIM_ADAMW, 0, 0.1, true},
+    {"cpu", 0, LK_OPTIM_SGD, 0, 0, false},         {"cpu", 0, LK_OPTIM_SGD, 0, 0.01, true},
+    {"cpu", 1, LK_OPTIM_SGD, 0.9, 0.01, false},    {"reference", 1, LK_OPTIM_SGD, 0.9, 0, true},
+    {"cpu", 2, LK_OPTIM_ADAMW, 0, 0.1, false},     {"reference", 2, LK_OPTIM_ADAMW, 0, 0, false},
+    {"cpu", 2, LK_OPTIM_ADAMW, 0, 0.1, true},      {"cpu", 1, LK_OPTIM_LARS, 0.9, 0.1, false},
+    {"cpu", 0, LK_OPTIM_LARS, 0, 0, true},         {"reference", 1, LK_OPTIM_LARS, 0.9, 0.1, true},
+    {"cpu", 2, LK_OPTIM_LAMB, 0, 0.1, false},      {"cpu", 2, LK_OPTIM_LAMB, 0, 0, true},
+    {"reference", 2, LK_OPTIM_LAMB, 0, 0.1, true},
 };
 
 /* Buckets that list the parameters in another order than their registration's. */
@@ -40,7 +43,42 @@ static struct lk_optim_config row_config(int i)
                                     .beta1 = 0.9,
                                     .beta2 = 0.95,
                                     .eps = 1e-8,
+                                    .trust = 0.3,
                                     .weight_decay = rows[i].decay};
+}
+
+static double norm(const double *x, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += x[i] * x[i];
+    return sqrt(sum);
+}
+
+/* Apply one step of LARS or LAMB to a parameter, as their papers define them. */
+static void layerwise_step(const struct lk_optim_config *c, double *w, const double *g, double *m,
+                           double *v, size_t n, bool adapts, int t)
+{
+    double wd = adapts ? c->weight_decay : 0, of_w = norm(w, n), u[ELEMS], ratio;
+
+    if (c->kind == LK_OPTIM_LARS) {
+        ratio = adapts ? c->trust * of_w / (norm(g, n) + wd * of_w) : 1;
+        for (size_t i = 0; i < n; i++) {
+            m[i] = c->momentum * m[i] + c->learning_rate * ratio * (g[i] + wd * w[i]);
+            w[i] -= m[i];
+        }
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        m[i] = c->beta1 * m[i] + (1 - c->beta1) * g[i];
+        v[i] = c->beta2 * v[i] + (1 - c->beta2) * g[i] * g[i];
+        u[i] = m[i] / (1 - pow(c->beta1, t)) / (sqrt(v[i] / (1 - pow(c->beta2, t))) + c->eps) +
+               wd * w[i];
+    }
+    ratio = adapts ? of_w / norm(u, n) : 1;
+    for (size_t i = 0; i < n; i++)
+        w[i] -= c->learning_rate * ratio * u[i];
 }
 
 /* Apply one step as defined in kernels/ops.h, in double. */
@@ -114,8 +152,12 @@ START_TEST(follows_the_formulas)
             for (size_t i = 0; i < elems[p]; i++) {
                 put(params[p].grad, real, i, lk_rng_normal(&g));
                 grad[p][i] = get(params[p].grad, real, i);
-                plain_step(c, &w[p][i], &grad[p][i], &m[p][i], &v[p][i], decays[p], t);
+                if (c->kind == LK_OPTIM_SGD || c->kind == LK_OPTIM_ADAMW)
+                    plain_step(c, &w[p][i], &grad[p][i], &m[p][i], &v[p][i], decays[p], t);
             }
+        for (size_t p = 0; p < PARAMS && (c->kind == LK_OPTIM_LARS || c->kind == LK_OPTIM_LAMB);
+             p++)
+            layerwise_step(c, w[p], grad[p], m[p], v[p], elems[p], decays[p], t);
         lk_optim_begin(o, params, rows[_i].buckets ? &plan : NULL, c->learning_rate, t);
         for (size_t b = 0; b < (rows[_i].buckets ? plan.n_buckets : 1); b++)
             ck_assert_int_eq(lk_optim_update(o, s, rows[_i].buckets ? b : LK_OPTIM_ALL), LK_OK);
@@ -149,6 +191,9 @@ static const struct {
     {LK_OPTIM_ADAMW, offsetof(struct lk_optim_config, beta1), 1},
     {LK_OPTIM_ADAMW, offsetof(struct lk_optim_config, beta2), 1},
     {LK_OPTIM_ADAMW, offsetof(struct lk_optim_config, eps), 0},
+    {LK_OPTIM_LAMB, offsetof(struct lk_optim_config, beta2), 1},
+    {LK_OPTIM_LARS, offsetof(struct lk_optim_config, momentum), 1},
+    {LK_OPTIM_LARS, offsetof(struct lk_optim_config, trust), 0},
 };
 
 START_TEST(bad_configurations)
@@ -167,8 +212,52 @@ START_TEST(bad_configurations)
 }
 END_TEST
 
+/* The rate by rule, and the warm-up in steps and in epochs. */
+static const struct {
+    enum lk_lr_scaling scaling;
+    int64_t reference;
+    double after; /* of rate 0.1 at a global batch of 64 */
+} rates[] = {
+    {LK_LR_SCALING_LINEAR, 0, 0.1}, {LK_LR_SCALING_LINEAR, 16, 0.4}, {LK_LR_SCALING_SQRT, 16, 0.2},
+    {LK_LR_SCALING_NONE, 16, 0.1},  {LK_LR_SCALING_SQRT, 256, 0.05},
+};
+
+START_TEST(rates_follow_the_rule)
+{
+    struct lk_optim_config c = {.learning_rate = 0.1,
+                                .scaling = rates[_i].scaling,
+                                .reference_batch = rates[_i].reference,
+                                .warmup_steps = 4};
+
+    ck_assert_double_eq_tol(lk_optim_rate(&c, 4, 64), rates[_i].after, 1e-15);
+    ck_assert_double_eq_tol(lk_optim_rate(&c, 1, 64), rates[_i].after / 2, 1e-15);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    int64_t steps; /* of 10.5 steps an epoch; -1: refused */
+} warmups[] = {
+    {"0", 0},        {"500", 500},     {"1epoch", 11}, {"0.5epochs", 6}, {"2epochs", 21},
+    {"0epoch", 0},   {"", -1},         {"epoch", -1},  {"-1", -1},       {"1.5", -1},
+    {"3 steps", -1}, {"nanepoch", -1}, {"1e10", -1},
+};
+
+START_TEST(warm_ups_are_steps_or_epochs)
+{
+    struct lk_optim_config c = {.warmup_steps = 7};
+    enum lk_status st = lk_optim_parse_warmup(warmups[_i].text, &c);
+
+    ck_assert_int_eq(st, warmups[_i].steps < 0 ? LK_EUSAGE : LK_OK);
+    lk_optim_set_epoch(&c, 10.5);
+    ck_assert_int_eq(c.warmup_steps, warmups[_i].steps < 0 ? 7 : warmups[_i].steps);
+}
+END_TEST
+
 SUITE(optim, c)
 {
+    tcase_add_loop_test(c, rates_follow_the_rule, 0, LK_COUNT(rates));
+    tcase_add_loop_test(c, warm_ups_are_steps_or_epochs, 0, LK_COUNT(warmups));
     tcase_add_loop_test(c, follows_the_formulas, 0, LK_COUNT(rows));
     tcase_add_loop_test(c, bad_configurations, 0, LK_COUNT(bad));
 }

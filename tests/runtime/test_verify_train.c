@@ -16,6 +16,8 @@ struct setting {
     enum lk_ddp_rule rule;
     uint64_t cap_bytes;
     enum lk_plant plant;
+    enum lk_compression hook;
+    double clip_norm;
 };
 
 struct outcome {
@@ -54,6 +56,8 @@ static enum lk_status train(struct rank *me)
                                            .accumulation = s->accumulation,
                                            .no_sync = s->no_sync,
                                            .plant = s->plant};
+    c.hook.compression = s->hook;
+    c.clip_norm = s->clip_norm;
     if (s->ranks > 1)
         LK_TRY(rank_connect(me, &store));
     c.comm_config =
@@ -97,13 +101,44 @@ START_TEST(models_train_as_one_rank_would)
 }
 END_TEST
 
+static const struct setting rounded[] = {
+    {"gpt", 2, 1, true, LK_DDP_TORCH_2, 4000, LK_PLANT_NONE, LK_COMPRESSION_FP16, 0},
+    {"gpt", 3, 4, true, LK_DDP_TORCH_2, UINT64_MAX, LK_PLANT_NONE, LK_COMPRESSION_BF16, 0},
+    {"mlp", 4, 4, false, LK_DDP_TORCH_2, 4000, LK_PLANT_NONE, LK_COMPRESSION_BF16, 0},
+    {"mlp", 2, 1, true, LK_DDP_TORCH_2, 4000, LK_PLANT_NONE, LK_COMPRESSION_FP16, 0.05},
+    {"gpt", 3, 1, true, LK_DDP_TORCH_2, 4000, LK_PLANT_NONE, LK_COMPRESSION_NONE, 0.05},
+};
+
+/* Hooks and clipping pass; the roundings of a hook are seen, as far above float32's. */
+START_TEST(hooks_train_as_one_rank_would)
+{
+    struct setting s = rounded[_i];
+    struct outcome outcome = {.setting = &s};
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_threads(s.ranks, timeout_ns, train, &outcome, ranks);
+    for (int r = 0; r < s.ranks; r++) {
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+        if (s.hook != LK_COMPRESSION_NONE)
+            ck_assert_double_gt(outcome.max_error[r], 1e-5);
+        else
+            ck_assert_double_lt(outcome.max_error[r], 1e-5);
+    }
+    s.plant = LK_PLANT_DROPPED_BUCKET;
+    ranks_run_threads(s.ranks, timeout_ns, train, &outcome, ranks);
+    for (int r = 0; r < s.ranks; r++)
+        ck_assert_msg(strstr(ranks[r].text, "verify: the gradient check failed in step"),
+                      "rank %d: %s", r, ranks[r].text);
+}
+END_TEST
+
 static const enum lk_plant faults[] = {LK_PLANT_DROPPED_BUCKET, LK_PLANT_WRONG_DIVISOR,
                                        LK_PLANT_SHARED_SHARD, LK_PLANT_STALE_VIEW,
                                        LK_PLANT_EARLY_BUCKET};
 static const struct setting fault_settings[] = {
-    {"gpt", 2, 1, false, LK_DDP_TORCH_2, UINT64_MAX, LK_PLANT_NONE},
-    {"gpt", 4, 4, true, LK_DDP_TORCH_1_13, 4000, LK_PLANT_NONE},
-    {"mlp", 3, 4, false, LK_DDP_TORCH_2, 1, LK_PLANT_NONE},
+    {"gpt", 2, 1, false, LK_DDP_TORCH_2, UINT64_MAX, LK_PLANT_NONE, LK_COMPRESSION_NONE, 0},
+    {"gpt", 4, 4, true, LK_DDP_TORCH_1_13, 4000, LK_PLANT_NONE, LK_COMPRESSION_NONE, 0},
+    {"mlp", 3, 4, false, LK_DDP_TORCH_2, 1, LK_PLANT_NONE, LK_COMPRESSION_NONE, 0},
 };
 
 START_TEST(a_planted_fault_ends_the_run)
@@ -125,6 +160,7 @@ END_TEST
 SUITE(verify_train, c)
 {
     tcase_add_loop_test(c, models_train_as_one_rank_would, 0, COMBINATIONS);
+    tcase_add_loop_test(c, hooks_train_as_one_rank_would, 0, LK_COUNT(rounded));
     tcase_add_loop_test(c, a_planted_fault_ends_the_run, 0,
                         LK_COUNT(faults) * LK_COUNT(fault_settings));
 }

@@ -1,0 +1,256 @@
+/*
+ * lockstep run and replay with hooks, averaged parameters and clipping, end to end: the
+ * collectives of the trace, the configuration in job.json, and the forecasts that start from it.
+ */
+#include "base/array.h"
+#include "facts/job.h"
+#include "facts/trace.h"
+#include "sim/step/config.h"
+#include "tests/rigs/must.h"
+#include "tests/rigs/program.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/suite.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { STEPS = 8 };
+
+static void read_run(const char *name, struct lk_trace *trace, struct lk_job *job)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/%s/k2-b8-a1-r0/rank0.trace.json.gz", scratch_dir, name);
+    must(lk_trace_read(path, trace));
+    snprintf(path, sizeof path, "%s/%s/job.json", scratch_dir, name);
+    must(lk_job_read(path, job));
+}
+
+/* Add the bytes of a step's collectives of buckets, or of others, and count them. */
+static uint64_t bytes_of(const struct lk_trace *t, uint32_t step, bool buckets, int *out_n)
+{
+    uint64_t bytes = 0;
+
+    *out_n = 0;
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->kind != LK_SPAN_COLLECTIVE || s->step != step || (s->index >= 0) != buckets)
+            continue;
+        bytes += s->bytes;
+        ++*out_n;
+    }
+    return bytes;
+}
+
+static double counter_of(const struct lk_trace *t, uint32_t step, const char *name)
+{
+    for (size_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].span.kind == LK_SPAN_COUNTER && t->spans[i].span.step == step &&
+            !strcmp(lk_trace_span_name(t, &t->spans[i].span), name))
+            return t->spans[i].span.value;
+    return NAN;
+}
+
+/* Layer 1 of the mlp takes 8 inputs, the output layer has 32: matrices (16, 8), (16, 16), (32, 16);
+ * one bucket. PowerSGD of rank 1 keeps their 24 + 32 + 48 numbers and the 64 of the biases. */
+enum { MATRICES = 16 * 8 + 16 * 16 + 32 * 16, BIASES = 16 + 16 + 32, FACTORS = 24 + 32 + 48 };
+
+static const struct {
+    const char *options;
+    uint64_t bytes;       /* of gradients, in the last step */
+    int n;                /* collectives of them */
+    const char *averaged; /* steps in which parameters are averaged */
+    struct lk_config config;
+} runs[] = {
+    {"", 4 * (MATRICES + BIASES), 1, "........", {0}},
+    {"--compression=fp16",
+     2 * (MATRICES + BIASES),
+     1,
+     "........",
+     {.compression = LK_COMPRESSION_FP16}},
+    {"--compression=bf16",
+     2 * (MATRICES + BIASES),
+     1,
+     "........",
+     {.compression = LK_COMPRESSION_BF16}},
+    {"--compression=powersgd --powersgd-start=4 --powersgd-min-rate=1",
+     4 * (FACTORS + BIASES),
+     3,
+     "........",
+     {.compression = LK_COMPRESSION_POWERSGD, .powersgd_rank = 1}},
+    {"--sharding=local-sgd --period=3",
+     0,
+     0,
+     "x..x..xx",
+     {.sharding = LK_SHARDING_LOCAL_SGD, .averaging_period = 3}},
+    {"--sharding=diloco --period=3",
+     0,
+     0,
+     "..x..x.x",
+     {.sharding = LK_SHARDING_DILOCO, .averaging_period = 3}},
+};
+
+START_TEST(a_run_says_what_it_exchanges)
+{
+    struct lk_trace t = {0};
+    struct lk_job job = {0};
+    struct lk_config current;
+    struct program p;
+    int n;
+
+    program_run(&p, scratch_dir, 0,
+                "run -n2 --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --steps=%d "
+                "--warmup=0 --check-every=1 --out=%s/run --force %s",
+                STEPS, scratch_dir, runs[_i].options);
+    program_fini(&p);
+    read_run("run", &t, &job);
+    ck_assert_uint_eq(bytes_of(&t, STEPS - 1, true, &n), runs[_i].bytes);
+    ck_assert_int_eq(n, runs[_i].n);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        uint64_t bytes = bytes_of(&t, step, false, &n);
+
+        /* Weights are padded to 64 bytes a tensor. */
+        ck_assert_int_eq(n, runs[_i].averaged[step] == 'x');
+        ck_assert_uint_ge(bytes, (uint64_t)n * 4 * (MATRICES + BIASES));
+    }
+    ck_assert_uint_eq(job.n_runs, 1);
+    current = lk_config_current(&job);
+    ck_assert_int_eq(current.compression, runs[_i].config.compression);
+    ck_assert_int_eq(current.powersgd_rank, runs[_i].config.powersgd_rank);
+    ck_assert_int_eq(current.sharding, runs[_i].config.sharding);
+    ck_assert_int_eq(current.averaging_period, runs[_i].config.averaging_period);
+    ck_assert(lk_config_same_scheme(&current, &job.runs[0].config));
+    ck_assert_uint_eq(job.n_collectives, 0);
+    ck_assert_uint_eq(job.tensors[0].rows, 16);
+    lk_trace_fini(&t);
+    lk_job_fini(&job);
+}
+END_TEST
+
+/* The norm is in the trace, and what is left of the gradients is seen in the next step's: a run
+ * that clips hard learns less. */
+START_TEST(clipping_is_in_the_trace)
+{
+    struct lk_trace t = {0};
+    struct lk_job job = {0};
+    struct program p;
+
+    program_run(&p, scratch_dir, 0,
+                "run -n2 --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --steps=%d "
+                "--warmup=0 --noise-every=1 --clip-norm=0.01 --out=%s/run --force",
+                STEPS, scratch_dir);
+    program_fini(&p);
+    read_run("run", &t, &job);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        double norm = counter_of(&t, step, "gradient norm before clipping");
+
+        ck_assert_double_gt(norm, 0.01);
+        ck_assert_double_eq_tol(norm, counter_of(&t, step, "gradient norm"), 1e-5 * norm);
+    }
+    program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
+    ck_assert_ptr_nonnull(strstr(p.out, "about the critical batch"));
+    program_fini(&p);
+    lk_trace_fini(&t);
+    lk_job_fini(&job);
+}
+END_TEST
+
+/* The warm-up of an epoch: 96 samples at 2 ranks of 8 are 6 steps. */
+START_TEST(the_rate_grows_over_an_epoch)
+{
+    struct lk_trace t = {0};
+    struct lk_job job = {0};
+    struct program p;
+
+    program_run(&p, scratch_dir, 0,
+                "run -n2 --model=mlp --channels=16 --context=8 --vocab=32 --steps=%d --warmup=0 "
+                "--samples=96 --lr-warmup=1epoch --learning-rate=0.01 --reference-batch=4 "
+                "--lr-scaling=sqrt --out=%s/run --force",
+                STEPS, scratch_dir);
+    program_fini(&p);
+    read_run("run", &t, &job);
+    for (uint32_t step = 0; step < STEPS; step++)
+        ck_assert_double_eq_tol(counter_of(&t, step, "learning rate"),
+                                0.02 * fmin(1, (step + 1) / 6.0), 1e-12);
+    lk_trace_fini(&t);
+    lk_job_fini(&job);
+}
+END_TEST
+
+/* A replay has the words of a run, and its collectives: of a job with known matrices. */
+START_TEST(a_replay_has_the_words)
+{
+    static const struct {
+        const char *options;
+        uint64_t bytes; /* of gradients, in the last step */
+    } rows[] = {{"", 4 * 65536}, {"--compression=bf16", 2 * 65536}, {"--sharding=diloco", 0}};
+    struct lk_trace t = {0};
+    struct lk_job job = {0};
+    char path[512];
+    struct program p;
+    int n;
+
+    program_run(&p, scratch_dir, 0,
+                "replay tests/data/slow_link.job.json -n2 --steps=2 --warmup=0 --out=%s/run "
+                "--force %s",
+                scratch_dir, rows[_i].options);
+    program_fini(&p);
+    snprintf(path, sizeof path, "%s/run/k2-b8-a1-r0/rank0.trace.json.gz", scratch_dir);
+    must(lk_trace_read(path, &t));
+    ck_assert_uint_eq(bytes_of(&t, 1, true, &n), rows[_i].bytes);
+    lk_trace_fini(&t);
+    lk_job_fini(&job);
+}
+END_TEST
+
+/* A job of runs with a scheme is replayed with it, unless another one is asked for. */
+static const struct {
+    const char *run, *replay;
+    uint64_t bytes; /* of gradients in the last step */
+    int period;     /* of averaging */
+} taken[] = {{"--compression=bf16", "", 2 * (MATRICES + BIASES), 0},
+             {"--compression=bf16", "--compression=none", 4 * (MATRICES + BIASES), 0},
+             {"--sharding=local-sgd --period=2", "", 0, 2},
+             {"--sharding=local-sgd --period=2", "--sharding=ddp", 4 * (MATRICES + BIASES), 0},
+             {"--compression=powersgd --powersgd-start=2 --powersgd-min-rate=1",
+              "--powersgd-start=2 --powersgd-min-rate=1", 4 * (FACTORS + BIASES), 0}};
+
+START_TEST(a_replay_does_as_the_job)
+{
+    struct lk_trace t = {0};
+    struct lk_job job = {0};
+    char path[512];
+    struct program p;
+    int n;
+
+    program_run(&p, scratch_dir, 0,
+                "run -n2 --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --steps=4 "
+                "--warmup=0 --out=%s/run --force %s",
+                scratch_dir, taken[_i].run);
+    program_fini(&p);
+    program_run(&p, scratch_dir, 0,
+                "replay %s/run/job.json -n2 --steps=4 --warmup=0 --out=%s/again --force %s",
+                scratch_dir, scratch_dir, taken[_i].replay);
+    program_fini(&p);
+    snprintf(path, sizeof path, "%s/again/k2-b8-a1-r0/rank0.trace.json.gz", scratch_dir);
+    must(lk_trace_read(path, &t));
+    snprintf(path, sizeof path, "%s/again/job.json", scratch_dir);
+    must(lk_job_read(path, &job));
+    ck_assert_uint_eq(bytes_of(&t, 3, true, &n), taken[_i].bytes);
+    ck_assert_int_eq(job.averaging_period, taken[_i].period);
+    lk_trace_fini(&t);
+    lk_job_fini(&job);
+}
+END_TEST
+
+SUITE(run_schemes, tc)
+{
+    tcase_add_checked_fixture(tc, scratch_set_up, scratch_tear_down);
+    tcase_add_loop_test(tc, a_run_says_what_it_exchanges, 0, LK_COUNT(runs));
+    tcase_add_test(tc, clipping_is_in_the_trace);
+    tcase_add_test(tc, the_rate_grows_over_an_epoch);
+    tcase_add_loop_test(tc, a_replay_has_the_words, 0, 3);
+    tcase_add_loop_test(tc, a_replay_does_as_the_job, 0, LK_COUNT(taken));
+}
