@@ -361,17 +361,18 @@ static void vectors(struct cuda_rig *r)
         size_t n = lengths[i];
         struct buffer x = buffer_random(r, "x", real(r), n, 5);
         struct buffer y = buffer_random(r, "y", real(r), n, 6);
+        struct buffer z = buffer_random(r, "z", real(r), n, 4);
         struct buffer sum = buffer_random(r, "sum", LK_F32, 1, 7);
 
         sum.d[0] = 9;
         buffer_send(&sum);
         RUN(r, scale, (.x = x.dev), (.x = x.d), .n = n, .factor = 0.7);
         buffer_check(&x, ULP);
-        RUN(r, axpy, (.y = x.dev, .x = y.dev), (.y = x.d, .x = y.d), .n = n, .factor = -0.3);
-        buffer_check(&x, 2 * ULP);
-        RUN(r, clip, (.x = x.dev, .sum_squares = sum.dev), (.x = x.d, .sum_squares = sum.d), .n = n,
+        RUN(r, axpy, (.y = y.dev, .x = z.dev), (.y = y.d, .x = z.d), .n = n, .factor = -0.3);
+        buffer_check(&y, 2 * ULP);
+        RUN(r, clip, (.x = z.dev, .sum_squares = sum.dev), (.x = z.d, .sum_squares = sum.d), .n = n,
             .most = 0.5);
-        buffer_check(&x, 4 * ULP);
+        buffer_check(&z, 4 * ULP);
         RUN(r, fill, (.x = x.dev), (.x = x.d), .n = n, .value = 1.5);
         buffer_check(&x, 0);
         buffers_free(r);
