@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -337,6 +338,61 @@ void lk_writer_abandon(struct lk_writer *w)
     if (w->gz || w->file)
         lk_quietly_(close_stream(w));
     free_writer(w);
+}
+
+/* ---- Appending ---- */
+
+static enum lk_status write_all(int fd, const char *path, const char *data, size_t size)
+{
+    while (size) {
+        ssize_t n = write(fd, data, size);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return file_fail(path, "append to it");
+        data += n;
+        size -= (size_t)n;
+    }
+    return LK_OK;
+}
+
+/* Append behind what is there. pre: nobody else does. */
+static enum lk_status append_locked(int fd, const char *path, const char *lines, size_t size)
+{
+    enum lk_status st = LK_OK;
+    struct stat s;
+    char last = '\n';
+
+    if (fstat(fd, &s))
+        return file_fail(path, "look at it");
+    if (S_ISREG(s.st_mode) && s.st_size > 0 && pread(fd, &last, 1, s.st_size - 1) != 1)
+        return file_fail(path, "read");
+    if (last != '\n')
+        st = write_all(fd, path, "\n", 1);
+    if (st == LK_OK)
+        st = write_all(fd, path, lines, size);
+    if (st != LK_OK && S_ISREG(s.st_mode) && ftruncate(fd, s.st_size))
+        return lk_fail(LK_EIO, "%s; and cannot cut off what was written of it: %s", lk_error_text(),
+                       strerror(errno));
+    return st;
+}
+
+enum lk_status lk_file_append(const char *path, const char *lines, size_t size)
+{
+    enum lk_status st = LK_OK;
+    int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+
+    if (fd < 0)
+        return file_fail(path, "append to it");
+    while (flock(fd, LOCK_EX))
+        if (errno != EINTR)
+            LK_TRY(file_fail(path, "lock"));
+    st = append_locked(fd, path, lines, size);
+out:
+    if (close(fd) && st == LK_OK)
+        st = file_fail(path, "append to it");
+    return st;
 }
 
 /* ---- Directories ---- */

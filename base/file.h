@@ -55,6 +55,13 @@ enum lk_status lk_writer_commit(struct lk_writer *w);
  */
 void lk_writer_abandon(struct lk_writer *w);
 
+/*
+ * Append whole lines to a file, which is made if it is not there: all of them, or none after a
+ * failure. Processes that append at once wait for each other, so that the lines of one stay
+ * together. A last line without its end, of a writer that was killed, is ended first. LK_EIO.
+ */
+enum lk_status lk_file_append(const char *path, const char *lines, size_t size);
+
 /* Make a directory and its parents; an existing directory is fine. */
 enum lk_status lk_mkdirs(const char *path);
 bool lk_file_exists(const char *path);

@@ -19,6 +19,7 @@ import sys
 import tempfile
 
 build = sys.argv[1] if len(sys.argv) > 1 else "build"
+os.environ["LOCKSTEP_LEDGER"] = "none"
 data = os.environ.get("LOCKSTEP_DATA", "bench/data") + "/published_scaling.csv"
 here = os.path.dirname(__file__) or "."
 UNITS = ("img/s", "sequences/s", "samples/s", "sentences/s")

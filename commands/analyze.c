@@ -7,6 +7,7 @@
 #include "commands/analyze_impl.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/ledger_score.h"
 #include "facts/run_facts.h"
 #include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
@@ -484,7 +485,9 @@ static enum lk_status analyze_traces(const struct options *opt, const char **pat
     LK_TRY(analyze_import_read(paths, n, &run, &set));
     if (set.n)
         LK_TRY(analyze_all(&set, opt->reference ? reference : &set, opt, &a));
-    st = add_all_of_import(&run, set.n ? &a : NULL, opt, page);
+    LK_TRY(add_all_of_import(&run, set.n ? &a : NULL, opt, page));
+    if (set.n && opt->step < 0)
+        LK_TRY(ledger_score_runs(paths[0], &set, page));
 out:
     analyzed_fini(&a);
     lk_run_set_fini(&set);
@@ -503,6 +506,8 @@ static enum lk_status analyze_runs(const struct options *opt, const char **dirs,
     LK_TRY(check_runs(&set));
     LK_TRY(analyze_all(&set, opt->reference ? reference : &set, opt, &a));
     LK_TRY(add_runs(&a, opt, page));
+    if (opt->step < 0)
+        LK_TRY(ledger_score_runs(dirs[0], &set, page));
 out:
     analyzed_fini(&a);
     lk_run_set_fini(&set);

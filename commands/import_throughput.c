@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/stats.h"
 #include "commands/import_impl.h"
+#include "commands/ledger_score.h"
 #include "commands/output.h"
 #include "facts/bounds.h"
 #include "profiler/import/training_log.h"
@@ -203,6 +204,36 @@ static enum lk_status say(const struct job *jobs, int n, struct lk_page *page)
                        most->gpus, most->gpus == 1 ? "" : "s", most->rate, most->unit, efficiency);
 }
 
+/* Score the forecasts that were made from the table when it lacked these rows. */
+static enum lk_status score(const struct job *jobs, int n, const char *out, struct lk_page *page)
+{
+    enum lk_status st = LK_OK;
+    const char *slash = strrchr(out, '/');
+    struct lk_job table = {.name = (char *)(uintptr_t)(slash ? slash + 1 : out)};
+    double *steps = NULL;
+
+    LK_TRY(lk_alloc(&table.runs, (size_t)n, sizeof *table.runs));
+    LK_TRY(lk_alloc(&steps, (size_t)n, sizeof *steps));
+    for (const struct job *j = jobs; j < jobs + n; j++) {
+        struct lk_job_run *r = &table.runs[table.n_runs];
+
+        r->source = (char *)(uintptr_t)j->file;
+        r->config = (struct lk_config){.world_size = j->gpus,
+                                       .nodes = j->nodes,
+                                       .local_batch = j->local_batch,
+                                       .accumulation = j->accumulation,
+                                       .reduce = LK_REDUCTION_LAST};
+        steps[table.n_runs] = lk_config_samples(&r->config) / j->rate;
+        r->step_s = &steps[table.n_runs++];
+        r->n_steps = 1;
+    }
+    LK_TRY(ledger_score(out, &table, NULL, NULL, page));
+out:
+    free(steps);
+    free(table.runs);
+    return st;
+}
+
 enum lk_status import_throughput(const struct import_options *o, const char **files, int n,
                                  struct lk_page *page)
 {
@@ -236,6 +267,7 @@ enum lk_status import_throughput(const struct import_options *o, const char **fi
                 page, "%s does not say how many micro-batches a step has: one is taken", files[i]));
     LK_TRY(write_csv(o, jobs, n));
     LK_TRY(say(jobs, n, page));
+    LK_TRY(score(jobs, n, o->out, page));
     LK_TRY(lk_page_table(page, "throughputs", LK_PAGE_MAIN, view, LK_COUNT(view), &table));
     LK_TRY(lk_page_next(page, "table: %s", o->out));
     LK_TRY(lk_page_next(page, "next: lockstep predict --throughput %s --gpus ...", o->out));

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "commands/import_impl.h"
+#include "commands/ledger_score.h"
 #include "commands/output.h"
 #include "commands/paths.h"
 #include "profiler/analysis/job_build.h"
@@ -244,6 +245,8 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
     LK_TRY(claim_folder(o->out, o->force));
     LK_TRY(import_run(&options, o->out, paths, (size_t)n, &made));
     LK_TRY(say(&made, page));
+    if (!made.no_job)
+        LK_TRY(ledger_score_runs(o->out, NULL, page));
     if (made.no_job)
         LK_TRY(lk_page_note(page, "no job.json: %s", made.no_job));
     if (made.traffic)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/words.h"
 #include "facts/foreign_file.h"
+#include "facts/ledger.h"
 #include "facts/preset.h"
 #include "profiler/import/import_files.h"
 
@@ -216,7 +217,8 @@ static bool matches(const char *const *patterns, size_t n, const char *name)
     return false;
 }
 
-/* Check that all below a folder is lockstep's, or remove it. */
+/* Check that all below a folder is lockstep's, or remove it. Its ledger stays: the forecasts in it
+ * are of what is measured next. */
 static enum lk_status sweep(const char *folder, int depth, bool in_traces, bool do_remove)
 {
     enum lk_status st = LK_OK;
@@ -231,6 +233,8 @@ static enum lk_status sweep(const char *folder, int depth, bool in_traces, bool 
         free(path);
         path = NULL;
         LK_TRY(lk_path_join(&path, folder, names[i]));
+        if (!depth && !strcmp(names[i], LK_LEDGER_FILE))
+            continue;
         if (lstat(path, &s))
             LK_TRY(lk_fail(LK_EIO, "%s: %s", path, strerror(errno)));
         own =
@@ -262,6 +266,8 @@ enum lk_status claim_folder(const char *folder, bool force)
     if (!lk_file_exists(folder))
         return LK_OK;
     LK_TRY(lk_dir_list(folder, "", &names, &n));
+    if (n == 1 && !strcmp(names[0], LK_LEDGER_FILE))
+        goto out;
     if (n && !force)
         LK_TRY(lk_fail(LK_EUSAGE,
                        "%s: is not empty; --out names a new folder, or --force removes what an "

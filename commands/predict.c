@@ -7,6 +7,7 @@
 #include "commands/evidence_inputs.h"
 #include "commands/forecast_page.h"
 #include "commands/inputs.h"
+#include "commands/ledger.h"
 #include "commands/output.h"
 #include "facts/bounds.h"
 #include "facts/forecast.h"
@@ -29,7 +30,7 @@ struct options {
     double level;
     int64_t draws, seed;
     bool anyway;
-    const char *out, *csv, *trace;
+    const char *out, *csv, *ledger, *trace;
     int64_t trace_steps;
     struct lk_page_options page;
     struct lk_gate_options gate;
@@ -57,6 +58,7 @@ static const struct lk_option rows[] = {
     OPTION(GPUS_PER_NODE_OPTION),
     PLAN_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
+    OPTION(LEDGER_OPTION),
     OPTION("trace", trace, FILE, .role = LK_ROLE_FOLDER,
            .help = "simulate the first configuration and write its traces to this folder"),
     OPTION("trace-steps", trace_steps, INT, .min = 1, .max = 100000, .fallback = "20",
@@ -180,6 +182,8 @@ static enum lk_status check(const struct options *o, const char **operands, int 
     return LK_OK;
 }
 
+extern const struct lk_command lk_command_predict;
+
 static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *o = options;
@@ -192,6 +196,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                                         .overlap_slowdown = o->overlap_slowdown,
                                         .slow_ranks = o->slow_rank,
                                         .slow_links = o->slow_link};
+    struct ledger ledger = {0};
     struct lk_forecast f = {0};
 
     LK_TRY(check(o, operands, n));
@@ -199,13 +204,24 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     make_request(o, &lists, !o->table.file || n > 0, &in.request.grid);
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
                          : evidence_open_job(operands, 1, operands[1], &facts, &in));
+    LK_TRY(ledger_open(o->ledger, o->table.file ? o->table.file : operands[0], &ledger));
+    in.request.grid.site_factor = ledger.factor;
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, NULL));
     LK_TRY(forecast_write(&f, o->out, o->csv));
     if (o->trace)
         LK_TRY(lk_simulate_trace(&in.job, &in.cluster, &f.points[0].config, &sim, o->trace, NULL));
     LK_TRY(print(o, in.source.job, &in.cluster, &f, page));
+    LK_TRY(ledger_keep(&ledger,
+                       &(struct ledger_question){.command = &lk_command_predict,
+                                                 .options = o,
+                                                 .operands = operands,
+                                                 .n_operands = n,
+                                                 .inputs = &in,
+                                                 .table = o->table.file},
+                       &f, page));
     st = forecast_verdict(&f);
 out:
+    ledger_close(&ledger);
     lk_forecast_fini(&f);
     evidence_fini(&in);
     axis_lists_fini(&lists);

@@ -6,6 +6,7 @@
 #include "base/member.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "commands/ledger_score.h"
 #include "profiler/analysis/job_build.h"
 #include "reports/print.h"
 
@@ -499,10 +500,11 @@ out:
 
 /* ---- The end of a run ---- */
 
-/* Write the job of the runs; of several caps and accumulations the first that was asked for is its
- * own. */
-static enum lk_status write_job(const struct run_grid *s, const struct lk_run_set *runs,
-                                const char *out)
+/* Write the job of the runs, and score its forecasts by them; of several caps and accumulations the
+ * first that was asked for is its own. */
+static enum lk_status write_job(const struct run_grid *s, const struct run_options *o,
+                                const struct lk_run_set *runs, const char *out,
+                                struct lk_page *page)
 {
     const struct lk_config *first = &s->points[0].config;
     struct lk_job job = {0};
@@ -514,6 +516,7 @@ static enum lk_status write_job(const struct run_grid *s, const struct lk_run_se
     job.accumulation = first->accumulation;
     LK_TRY(lk_path_join(&path, out, "job.json"));
     LK_TRY(lk_job_write(path, &job));
+    LK_TRY(ledger_score(out, &job, runs, o->train.model.job, page));
 out:
     free(path);
     lk_job_fini(&job);
@@ -538,7 +541,7 @@ enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
     LK_TRY(run_grid_table(s, o, page, &table));
     LK_TRY(run_answer(table, o, page));
     if (o->trace) {
-        st = write_job(s, runs, out);
+        st = write_job(s, o, runs, out, page);
         job = st == LK_OK;
         if (st == LK_EEVIDENCE)
             st = lk_page_note(page, "no job.json: %s", lk_error_text());

@@ -7,6 +7,7 @@
 #include "facts/cluster.h"
 #include "facts/forecast.h"
 #include "facts/job.h"
+#include "facts/ledger.h"
 #include "reports/page.h"
 
 #include <stdarg.h>
@@ -21,6 +22,7 @@ static const struct {
     {"job", &lk_job_record},
     {"cluster", &lk_cluster_record},
     {"forecast", &lk_forecast_record},
+    {"ledger", &lk_ledger_record},
     {"run", &run_index_record},
     {"result", &run_result_record},
 };
@@ -138,8 +140,8 @@ enum lk_status lk_schema_run(const struct lk_command *const *all, int n, const c
     while (n == 1 && i < LK_COUNT(schemas) && strcmp(schemas[i].name, words[0]) != 0)
         i++;
     if (n != 1 || i == LK_COUNT(schemas))
-        LK_TRY(lk_fail(LK_EUSAGE, "usage: lockstep help --schema page|job|cluster|forecast|run|"
-                                  "result"));
+        LK_TRY(lk_fail(LK_EUSAGE, "usage: lockstep help --schema page|job|cluster|forecast|ledger|"
+                                  "run|result"));
     LK_TRY(lk_writer_open("-", false, &w));
     LK_TRY(schemas[i].record ? lk_schema_of_record(schemas[i].record, w) : put_page(all, w));
     st = lk_writer_commit(w);

@@ -5,6 +5,7 @@
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
 #include "commands/forecast_page.h"
+#include "commands/ledger_score.h"
 #include "commands/output.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/contradiction.h"
@@ -14,7 +15,7 @@
 #include <string.h>
 
 struct options {
-    const char *cluster, *out;
+    const char *cluster, *ledger, *out;
     struct throughput_options table;
     int64_t local_batch;
     double level;
@@ -30,6 +31,8 @@ struct options {
 static const struct lk_option rows[] = {
     OPTION("cluster", cluster, TEXT, .role = LK_ROLE_CLUSTER, .group = "model",
            .help = "cluster file of the machine that the runs were made on; required"),
+    OPTION("ledger", ledger, FILE, .role = LK_ROLE_INPUT,
+           .help = "in place of runs: score the forecasts kept in this file, or in this folder's forecasts.jsonl"),
     THROUGHPUT_ROWS(OPTION),
     OPTION(GPUS_PER_NODE_OPTION),
     OPTION("local-batch", local_batch, INT, .min = 1, .max = 1 << 30,
@@ -128,6 +131,11 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     struct lk_forecast trial = {.level = o->level};
     struct lk_table *table = NULL;
 
+    if (o->ledger)
+        return n || o->table.file || o->cluster || o->out
+                   ? lk_fail(LK_EUSAGE, "--ledger takes the place of runs, --cluster, "
+                                        "--throughput and --out")
+                   : ledger_page(o->ledger, page);
     if (!o->table.file)
         LK_TRY(check_runs(o, n));
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
@@ -162,6 +170,6 @@ const struct lk_command lk_command_validate = {
     .size = sizeof(struct options),
     .operands_max = 256,
     .main_value = "inside_share",
-    .tables = TABLES("backtest", "contradictions"),
+    .tables = TABLES("backtest", "contradictions", "ledger"),
     .run = run,
 };

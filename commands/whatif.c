@@ -8,6 +8,7 @@
 #include "commands/evidence_inputs.h"
 #include "commands/forecast_page.h"
 #include "commands/inputs.h"
+#include "commands/ledger.h"
 #include "commands/output.h"
 #include "facts/forecast.h"
 #include "facts/job.h"
@@ -29,7 +30,7 @@ struct options {
     double level;
     int64_t draws, seed;
     bool anyway;
-    const char *out, *csv;
+    const char *out, *csv, *ledger;
     struct lk_page_options page;
     struct lk_gate_options gate;
     const char *log;
@@ -49,6 +50,7 @@ static const struct lk_option rows[] = {
     THROUGHPUT_ROWS(OPTION),
     PLAN_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
+    OPTION(LEDGER_OPTION),
     PAGE_ROWS(OPTION),
     GATE_ROWS(OPTION, "efficiency"),
     OPTION(LOG_OPTION),
@@ -128,6 +130,8 @@ out:
     return st;
 }
 
+extern const struct lk_command lk_command_whatif;
+
 static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *o = options;
@@ -135,6 +139,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     struct axis_lists lists = {0};
     struct evidence_inputs in = {0};
     struct lk_forecast f = {0};
+    struct ledger ledger = {0};
     struct lk_gains c = {0};
 
     if (!o->table.file) {
@@ -149,12 +154,23 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                          : evidence_open_job(
                                operands, 1, operands[1],
                                &(struct machine_facts){.measured_on = o->table.measured_on}, &in));
+    LK_TRY(ledger_open(o->ledger, o->table.file ? o->table.file : operands[0], &ledger));
+    in.request.grid.site_factor = ledger.factor;
     lk_progress_begin(0, 1, "forecasting the grid");
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, &c));
     LK_TRY(forecast_write(&f, o->out, o->csv));
     LK_TRY(print(o, &in.source, &c, &f, page));
+    LK_TRY(ledger_keep(&ledger,
+                       &(struct ledger_question){.command = &lk_command_whatif,
+                                                 .options = o,
+                                                 .operands = operands,
+                                                 .n_operands = n,
+                                                 .inputs = &in,
+                                                 .table = o->table.file},
+                       &f, page));
     st = forecast_verdict(&f);
 out:
+    ledger_close(&ledger);
     lk_gains_fini(&c);
     lk_forecast_fini(&f);
     evidence_fini(&in);

@@ -246,6 +246,7 @@ int main(int argc, char **argv)
         return 2;
     /* Seconds after which libcheck ends a test: only a hang takes as long on any machine. */
     setenv("CK_DEFAULT_TIMEOUT", "600", 0);
+    setenv("LOCKSTEP_LEDGER", "none", 1); /* forecasts of files of the tests are not kept */
     if (chosen == 1) {
         for (int i = 0; i < N_JOBS; i++)
             if (jobs[i].wanted)

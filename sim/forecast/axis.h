@@ -145,6 +145,7 @@ struct lk_forecast_request {
     uint64_t seed;
     uint64_t network_seed; /* of what is not known of the network; 0: the seed. Forecasts of two
                               networks differ in it, and in nothing else that is drawn */
+    double site_factor;    /* of all intervals (sim/forecast/site.h); 0: 1 */
     bool anyway;           /* by a model that is contradicted, too */
     const struct lk_goal *goal; /* borrowed: the points are searched for what reaches it
                                    (sim/forecast/goal.h), and nothing is said of each. NULL: not */

@@ -2,6 +2,7 @@
 #include "sim/forecast/pipeline.h"
 
 #include "base/array.h"
+#include "sim/forecast/site.h"
 #include "sim/step/config.h"
 
 #include <stdlib.h>
@@ -168,13 +169,16 @@ enum lk_status lk_scenarios_machine(struct lk_scenarios *w, const struct lk_item
     return m->refusal ? lk_fail(m->status, "%s", m->refusal) : LK_OK;
 }
 
-static enum lk_status predict(struct lk_scenarios *w, struct lk_item *i)
+static enum lk_status predict(struct lk_scenarios *w, const struct lk_forecast_request *q,
+                              struct lk_item *i)
 {
     void *self;
 
     i->status = lk_scenarios_machine(w, i, &self);
     if (i->status == LK_OK)
         i->status = w->source->ops->at(self, &i->config, &i->at);
+    if (i->status == LK_OK && q->site_factor > 0)
+        lk_prediction_spread(&i->at, q->site_factor);
     return lk_refuses(i->status) ? lk_strdup(&i->refusal, lk_error_text()) : i->status;
 }
 
@@ -184,7 +188,7 @@ enum lk_status lk_scenarios_predict(struct lk_scenarios *w, const struct lk_fore
 
     for (size_t i = 0; i < w->n; i++) {
         if (w->v[i].status == LK_OK && !w->v[i].skipped)
-            LK_PASS(predict(w, &w->v[i]));
+            LK_PASS(predict(w, q, &w->v[i]));
         if (q->progress && ((i + 1) % TELL == 0 || i + 1 == w->n))
             q->progress(q->user, i + 1, w->n);
     }

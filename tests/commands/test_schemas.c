@@ -16,7 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[] = {"page", "job", "cluster", "forecast", "run", "result"};
+static const char *const names[] = {"page",   "job", "cluster", "forecast",
+                                    "ledger", "run", "result"};
 
 static char *schema_path(const char *name)
 {
@@ -146,6 +147,9 @@ START_TEST(artefacts)
                                    "--draws=20 --out=w.json");
     ck_assert_int_eq(r.code, 0);
     check_scratch("forecast", "w.json");
+    r = shell_program(scratch_dir, "predict job.json cluster.json --gpus=8 --draws=20 --ledger=l");
+    ck_assert_int_eq(r.code, 0);
+    check_scratch("ledger", "l"); /* of one line */
 }
 END_TEST
 

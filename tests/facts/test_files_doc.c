@@ -10,6 +10,7 @@
 #include "facts/cluster.h"
 #include "facts/forecast.h"
 #include "facts/job.h"
+#include "facts/ledger.h"
 #include "tests/rigs/suite.h"
 
 #include <stdarg.h>
@@ -26,6 +27,7 @@ static const struct {
     {"<!-- keys of a job, by tests/facts/test_files_doc.c -->\n", &lk_job_record},
     {"<!-- keys of a cluster, by tests/facts/test_files_doc.c -->\n", &lk_cluster_record},
     {"<!-- keys of a forecast, by tests/facts/test_files_doc.c -->\n", &lk_forecast_record},
+    {"<!-- keys of a ledger, by tests/facts/test_files_doc.c -->\n", &lk_ledger_record},
 };
 static const char end[] = "<!-- end of keys -->\n";
 

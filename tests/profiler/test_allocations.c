@@ -5,6 +5,7 @@
 #include "facts/forecast.h"
 #include "facts/gradients.h"
 #include "facts/job.h"
+#include "facts/ledger.h"
 #include "facts/tensor_file.h"
 #include "facts/trace.h"
 #include "profiler/analysis/run_set.h"
@@ -46,6 +47,7 @@ READER(tensors, struct lk_tensor_file, lk_tensor_file_read(path, &x), lk_tensor_
 READER(job, struct lk_job, lk_job_read(path, &x), lk_job_fini)
 READER(cluster, struct lk_cluster, lk_cluster_read(path, &x), lk_cluster_fini)
 READER(forecast, struct lk_forecast, lk_forecast_read(path, &x), lk_forecast_fini)
+READER(ledger, struct lk_ledger, lk_ledger_read(path, &x), lk_ledger_fini)
 READER(trace, struct lk_trace, lk_trace_read(path, &x), lk_trace_fini)
 READER(gradients, struct lk_job, lk_gradients_read(path, LK_F32, &x, &timed), lk_job_fini)
 READER(throughput, struct lk_throughput_table, lk_throughput_read(path, &x), lk_throughput_fini)
@@ -204,6 +206,34 @@ static void check_tensors(void)
     free(path);
 }
 
+static void check_ledger(void)
+{
+    char *path = scratch_path(scratch_dir, "forecasts.jsonl"), text[] = "made";
+    const struct lk_ledger_line lines[] = {
+        {.forecast = {.id = text,
+                      .date = text,
+                      .program = text,
+                      .question = text,
+                      .job = text,
+                      .job_file = text,
+                      .config = {.world_size = 2, .nodes = 1, .accumulation = 1},
+                      .step_s = 1,
+                      .lo_s = 1,
+                      .hi_s = 1,
+                      .level = 0.9,
+                      .site_factor = 1}},
+        {.score = {.forecast = text,
+                   .date = text,
+                   .program = text,
+                   .run = text,
+                   .n_runs = 1,
+                   .measured_s = 1}}};
+
+    must(lk_ledger_append(path, lines, LK_COUNT(lines)));
+    check(ledger, path);
+    free(path);
+}
+
 /* Files that no corpus has. */
 START_TEST(files_of_our_own)
 {
@@ -233,6 +263,7 @@ START_TEST(files_of_our_own)
     check(merged, paths[1]);
     check(forecast, paths[2]);
     check_tensors();
+    check_ledger();
     lk_forecast_fini(&f);
     for (size_t i = 0; i < LK_COUNT(paths); i++)
         free(paths[i]);

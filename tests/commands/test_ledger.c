@@ -1,0 +1,298 @@
+/* Forecasts are kept beside their job, and the next run of it scores them. */
+#include "base/array.h"
+#include "base/file.h"
+#include "facts/ledger.h"
+#include "tests/rigs/program.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/suite.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define JOB "tests/data/slow_link.job.json"
+#define CUT "tests/fuzz/corpus/training_log/torchtitan_cut.log"
+
+static char *dir;
+
+/* Tests of other suites keep nothing; these do. */
+static void set_up(void)
+{
+    ck_assert_int_eq(unsetenv("LOCKSTEP_LEDGER"), 0);
+    dir = scratch_create();
+}
+
+static void tear_down(void)
+{
+    scratch_remove(dir);
+}
+
+static void copy_job(void)
+{
+    struct lk_writer *w;
+    char *text, *path = NULL;
+    size_t size;
+
+    ck_assert(lk_asprintf(&path, "%s/job", dir) == LK_OK && lk_mkdirs(path) == LK_OK);
+    free(path);
+    path = scratch_path(dir, "job/job.json");
+    ck_assert(lk_file_read(JOB, &text, &size) == LK_OK && lk_writer_open(path, false, &w) == LK_OK);
+    ck_assert(lk_writer_put(w, text, size) == LK_OK && lk_writer_commit(w) == LK_OK);
+    free(text);
+    free(path);
+}
+
+static size_t count_lines(const char *text)
+{
+    size_t n = 0;
+
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+static struct lk_ledger read_ledger(const char *name)
+{
+    struct lk_ledger l;
+    char *path = scratch_path(dir, name);
+
+    ck_assert_msg(lk_ledger_read(path, &l) == LK_OK, "%s", lk_error_text());
+    free(path);
+    return l;
+}
+
+static void says(int code, const char *text, const char *words, ...)
+    __attribute__((format(printf, 3, 4)));
+static void says(int code, const char *text, const char *words, ...)
+{
+    struct program p;
+    char line[4096];
+    va_list args;
+
+    va_start(args, words);
+    vsnprintf(line, sizeof line, words, args);
+    va_end(args);
+    program_run(&p, dir, code, "%s", line);
+    ck_assert_msg(!text || strstr(p.out, text) || strstr(p.err, text), "no '%s' of '%s' in: %s%s",
+                  text, line, p.out, p.err);
+    program_fini(&p);
+}
+
+START_TEST(the_next_run_scores_a_forecast)
+{
+    struct lk_ledger l;
+    const struct lk_ledger_forecast *f;
+    const struct lk_ledger_score *s;
+
+    copy_job();
+    says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2,4", dir);
+    l = read_ledger("job/forecasts.jsonl");
+    ck_assert_uint_eq(l.n, 2);
+    f = &l.lines[0].forecast;
+    ck_assert_int_eq(f->config.world_size, 2);
+    ck_assert_ptr_nonnull(strstr(f->question, "predict"));
+    ck_assert_ptr_nonnull(strstr(f->question, "--gpus=2,4"));
+    ck_assert_uint_eq(strlen(f->job_sha256), 64);
+    ck_assert_str_eq(f->cluster, "ethernet-25g-8gpu");
+    ck_assert(f->lo_s <= f->step_s && f->step_s <= f->hi_s && f->site_factor == 1);
+    lk_ledger_fini(&l);
+    says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 4,2 --seed 1",
+         dir); /* the same */
+    l = read_ledger("job/forecasts.jsonl");
+    ck_assert_uint_eq(l.n, 2);
+    lk_ledger_fini(&l);
+    says(0, "Last forecast for 2 GPUs",
+         "replay %s/job/job.json -n 2 --steps 6 --warmup 1 --out %s/run", dir, dir);
+    says(0, "Last forecast for 2 GPUs", "analyze %s/run",
+         dir); /* says it again, and adds nothing */
+    l = read_ledger("job/forecasts.jsonl");
+    ck_assert_uint_eq(l.n, 3);
+    s = lk_ledger_score_of(&l, l.lines[0].forecast.id);
+    ck_assert_ptr_nonnull(s);
+    ck_assert(s->measured_s > 0 && s->n_runs == 1 && strstr(s->run, "/run") != NULL);
+    ck_assert_ptr_null(lk_ledger_score_of(&l, l.lines[1].forecast.id));
+    lk_ledger_fini(&l);
+    says(0, "1 of 2 forecasts were scored", "validate --ledger %s/job", dir);
+}
+END_TEST
+
+START_TEST(a_run_that_was_before_scores_nothing)
+{
+    copy_job();
+    says(0, NULL, "replay %s/job/job.json -n 2 --steps 6 --warmup 1 --out %s/run", dir, dir);
+    sleep(1); /* dates have seconds */
+    says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2", dir);
+    says(0, NULL, "analyze %s/run", dir);
+    says(1, "none of its 1 forecasts was scored", "validate --ledger %s/job", dir);
+}
+END_TEST
+
+/* The table grows by the row that was forecast. */
+START_TEST(the_next_import_scores_a_forecast)
+{
+    says(0, NULL, "import " CUT " --gpus 8 --local-batch 8192 --out %s/t.csv", dir);
+    says(0, NULL, "predict --throughput %s/t.csv --gpus 16 --gpus-per-node 16", dir);
+    says(0, "Last forecast for 16 GPUs",
+         "import " CUT " " CUT " --gpus 8,16 --local-batch 8192 --out %s/t.csv", dir);
+    says(0, "1 of 1 forecasts were scored", "validate --ledger %s", dir);
+}
+END_TEST
+
+START_TEST(nothing_is_kept_where_nobody_wants_it)
+{
+    struct lk_ledger l;
+
+    copy_job();
+    says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2 --ledger none", dir);
+    says(0, "is not kept",
+         "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2 --ledger %s/no/f.jsonl", dir, dir);
+    says(0, NULL, "whatif %s/job ethernet-25g-8gpu --draws 20 --gpus 2 --nic-bandwidth x2", dir);
+    l = read_ledger("job/forecasts.jsonl");
+    ck_assert_uint_eq(l.n, 0); /* a machine that nobody has is not kept either */
+    lk_ledger_fini(&l);
+    says(0, NULL, "whatif %s/job ethernet-25g-8gpu --draws 20 --gpus 2 --bucket-cap 64KiB,1MiB",
+         dir);
+    l = read_ledger("job/forecasts.jsonl");
+    ck_assert_uint_eq(l.n, 1); /* the best */
+    lk_ledger_fini(&l);
+    says(2, "--ledger takes the place", "validate --ledger %s/job --cluster ethernet-25g", dir);
+}
+END_TEST
+
+static void append_text(const char *name, const char *text)
+{
+    char *path = scratch_path(dir, name);
+    FILE *f = fopen(path, "a");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs(text, f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+    free(path);
+}
+
+START_TEST(a_damaged_line_is_left_out)
+{
+    struct lk_ledger l;
+    char *text;
+
+    copy_job();
+    says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2", dir);
+    append_text("job/forecasts.jsonl", "{\"schema\": \"lockstep-ledger\", \"version\": 1}\n"
+                                       "{\"schema\": \"lockstep-ledger\", \"version\": 9}\n{torn");
+    says(0, "forecasts.jsonl, line 4", "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 4", dir);
+    l = read_ledger("job/forecasts.jsonl");
+    ck_assert_uint_eq(l.n, 2); /* the new one is not part of the torn line */
+    ck_assert_uint_eq(l.n_damaged, 3);
+    ck_assert_int_eq(l.lines[1].forecast.config.world_size, 4);
+    lk_ledger_fini(&l);
+    text = scratch_read(dir, "job/forecasts.jsonl");
+    ck_assert_uint_eq(count_lines(text), 5);
+    free(text);
+}
+END_TEST
+
+/* The interval of the next forecast is as wide as the site's factor says, on logarithms. */
+START_TEST(errors_of_the_site_widen_what_is_forecast)
+{
+    struct lk_ledger l;
+    struct lk_ledger_line score = {0};
+    char *path = scratch_path(dir, "job/forecasts.jsonl");
+    const struct lk_ledger_forecast *f;
+    double before, after;
+
+    copy_job();
+    says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2", dir);
+    l = read_ledger("job/forecasts.jsonl");
+    f = &l.lines[0].forecast;
+    before = log(f->hi_s / f->step_s);
+    score.score = (struct lk_ledger_score){.forecast = f->id,
+                                           .date = f->date,
+                                           .program = f->program,
+                                           .run = f->question,
+                                           .n_runs = 1,
+                                           .measured_s = 3 * f->hi_s};
+    ck_assert(lk_ledger_append(path, &score, 1) == LK_OK);
+    lk_ledger_fini(&l);
+    says(0, "times what they would be", "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2",
+         dir);
+    l = read_ledger("job/forecasts.jsonl");
+    ck_assert_uint_eq(l.n, 3);
+    f = &l.lines[2].forecast;
+    after = log(f->hi_s / f->step_s);
+    ck_assert_double_eq_tol(f->site_factor, sqrt(33.0 / 9), 1e-12); /* 8 of 1 and one of 25 */
+    ck_assert_double_eq_tol(after / before, f->site_factor, 1e-9);
+    lk_ledger_fini(&l);
+    free(path);
+}
+END_TEST
+
+/* Lines of writers that append at once stay whole. */
+START_TEST(writers_do_not_mix)
+{
+    enum { WRITERS = 6, TIMES = 40, LINE = 3000 };
+    char *path = scratch_path(dir, "lines"), *text;
+    size_t size;
+
+    for (int i = 0; i < WRITERS; i++) {
+        pid_t pid = fork();
+
+        ck_assert_int_ge(pid, 0);
+        if (!pid) {
+            char line[LINE];
+
+            memset(line, 'a' + i, sizeof line);
+            line[LINE - 1] = '\n';
+            for (int k = 0; k < TIMES; k++)
+                if (lk_file_append(path, line, sizeof line) != LK_OK)
+                    _exit(1);
+            _exit(0);
+        }
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        int status;
+
+        ck_assert(wait(&status) > 0);
+        ck_assert_int_eq(status, 0);
+    }
+    ck_assert(lk_file_read(path, &text, &size) == LK_OK);
+    ck_assert_uint_eq(size, WRITERS * TIMES * LINE);
+    for (size_t i = 0; i < size; i++)
+        ck_assert_int_eq(text[i], i % LINE == LINE - 1 ? '\n' : text[i / LINE * LINE]);
+    free(text);
+    free(path);
+}
+END_TEST
+
+/* A folder that has a ledger alone is as good as empty, and --force leaves it. */
+START_TEST(runs_leave_the_ledger)
+{
+    struct lk_ledger l;
+
+    copy_job();
+    ck_assert_int_eq(unlink(scratch_path(dir, "job/job.json")), 0);
+    append_text("job/forecasts.jsonl", "");
+    says(0, NULL, "replay " JOB " -n 1 --steps 4 --warmup 1 --out %s/job", dir);
+    says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2", dir);
+    says(0, NULL, "replay " JOB " -n 1 --steps 4 --warmup 1 --force --out %s/job", dir);
+    l = read_ledger("job/forecasts.jsonl");
+    ck_assert_uint_eq(l.n, 1);
+    lk_ledger_fini(&l);
+}
+END_TEST
+
+SUITE(ledger, c)
+{
+    tcase_add_checked_fixture(c, set_up, tear_down);
+    tcase_add_test(c, the_next_run_scores_a_forecast);
+    tcase_add_test(c, a_run_that_was_before_scores_nothing);
+    tcase_add_test(c, the_next_import_scores_a_forecast);
+    tcase_add_test(c, nothing_is_kept_where_nobody_wants_it);
+    tcase_add_test(c, a_damaged_line_is_left_out);
+    tcase_add_test(c, errors_of_the_site_widen_what_is_forecast);
+    tcase_add_test(c, writers_do_not_mix);
+    tcase_add_test(c, runs_leave_the_ledger);
+}
