@@ -25,7 +25,7 @@
     X(calibrate)                                                                                   \
     X(import)                                                                                      \
     X(collectives)                                                                                 \
-    X(analyze) X(predict) X(whatif) X(plan) X(validate) X(compare) X(report) X(export)
+    X(analyze) X(doctor) X(predict) X(whatif) X(plan) X(validate) X(compare) X(report) X(export)
 
 #define DECLARE(name) extern const struct lk_command lk_command_##name;
 COMMANDS(DECLARE)

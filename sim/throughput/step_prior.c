@@ -220,10 +220,10 @@ static double warped(const struct draw *d, double at)
 
 /* Without overlap all gradients are ready when backward has ended, unless a collective that blocks
  * backward, as of SyncBatchNorm or sharded parameters, comes after them. */
-static void set_colls(const struct draw *d, size_t cost, struct shape *s)
+static void set_colls(const struct draw *d, size_t cost, double slower, struct shape *s)
 {
     size_t n = s->model.step.n_colls;
-    double factor = d->rate * exp(d->growth * (log2(s->key.world_size) - 1)) /
+    double factor = slower * d->rate * exp(d->growth * (log2(s->key.world_size) - 1)) /
                     (s->key.nodes > 1 ? d->network : 1);
 
     for (size_t i = 0; i < n; i++) {
@@ -249,8 +249,8 @@ static void add_losses(const struct lk_sim_result *r, double slow_s, double *los
 }
 
 enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t shape,
-                                    double compute_s, double usual_s, double *losses_s,
-                                    double *out_s)
+                                    double slower, double compute_s, double usual_s,
+                                    double *losses_s, double *out_s)
 {
     const struct draw *d = &p->draws[draw];
     struct shape *s = &p->shapes[shape];
@@ -262,7 +262,7 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
     struct lk_sim_request q = {.steps = STEPS, .seed = 1};
     struct lk_sim_result r;
 
-    set_colls(d, draw % COST_DRAWS, s);
+    set_colls(d, draw % COST_DRAWS, slower, s);
     m.ranks = m.nodes = 1;
     m.forward_s = compute_s * (1 - d->backward) * slow;
     m.backward_s = compute_s * d->backward * slow;

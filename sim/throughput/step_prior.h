@@ -72,13 +72,14 @@ void lk_step_prior_grade(const struct lk_step_prior *p, size_t shape, enum lk_ev
 double lk_step_prior_bound_s(const struct lk_step_prior *p, size_t shape);
 
 /*
- * Compute the seconds of a step in a draw. compute_s: forward and backward of a micro-batch on one
+ * Compute the seconds of a step in a draw. slower: its collectives take so many times as long as
+ * the draw says, 1 where nothing is wrong. compute_s: forward and backward of a micro-batch on one
  * rank alone; 0 leaves communication and the fixed cost. usual_s: the compute at the reference
  * batch, from which the fixed cost is scaled. losses_s: LK_LOSS_COUNT numbers, added to; may be
  * NULL.
  */
 enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t shape,
-                                    double compute_s, double usual_s, double *losses_s,
-                                    double *out_s);
+                                    double slower, double compute_s, double usual_s,
+                                    double *losses_s, double *out_s);
 
 #endif

@@ -106,8 +106,8 @@ static enum lk_status solve(struct lk_step_fit *f, size_t draw, size_t row, doub
     int side = 0;
 
     *out = 0;
-    LK_PASS(lk_step_prior_step_s(f->prior, draw, f->shapes[row], 0, usual_s, NULL, &at_lo));
-    LK_PASS(lk_step_prior_step_s(f->prior, draw, f->shapes[row], hi, usual_s > 0 ? usual_s : hi,
+    LK_PASS(lk_step_prior_step_s(f->prior, draw, f->shapes[row], 1, 0, usual_s, NULL, &at_lo));
+    LK_PASS(lk_step_prior_step_s(f->prior, draw, f->shapes[row], 1, hi, usual_s > 0 ? usual_s : hi,
                                  NULL, &at_hi));
     at_lo -= target;
     at_hi -= target;
@@ -115,8 +115,8 @@ static enum lk_status solve(struct lk_step_fit *f, size_t draw, size_t row, doub
         return LK_OK;
     for (int i = 0; i < SOLVE_ITERATIONS && at_hi > 0; i++) {
         t = (lo * at_hi - hi * at_lo) / (at_hi - at_lo);
-        LK_PASS(lk_step_prior_step_s(f->prior, draw, f->shapes[row], t, usual_s > 0 ? usual_s : t,
-                                     NULL, &at));
+        LK_PASS(lk_step_prior_step_s(f->prior, draw, f->shapes[row], 1, t,
+                                     usual_s > 0 ? usual_s : t, NULL, &at));
         at -= target;
         if (fabs(at) < SOLVE_TOLERANCE * target)
             break;
@@ -147,8 +147,8 @@ static enum lk_status explain(struct lk_step_fit *f, struct account *a)
     for (size_t i = 0; i < f->n && a->possible; i++) {
         double s;
 
-        LK_PASS(lk_step_prior_step_s(f->prior, a->draw, f->shapes[i], a->compute_s[f->batch_of[i]],
-                                     a->compute_s[0], NULL, &s));
+        LK_PASS(lk_step_prior_step_s(f->prior, a->draw, f->shapes[i], 1,
+                                     a->compute_s[f->batch_of[i]], a->compute_s[0], NULL, &s));
         a->y[i] = a->y[f->n] = log(s / samples_a_rank(&f->points[i]));
     }
     return LK_OK;
@@ -282,7 +282,8 @@ static enum lk_status step_at(const struct lk_step_fit *f, struct lk_step_prior 
     double compute_s, sd;
 
     LK_PASS(compute_of(f, a, target->config.local_batch, &compute_s, &sd));
-    LK_PASS(lk_step_prior_step_s(prior, a->draw, shape, compute_s, a->compute_s[0], losses_s, out));
+    LK_PASS(
+        lk_step_prior_step_s(prior, a->draw, shape, 1, compute_s, a->compute_s[0], losses_s, out));
     if (out_sd)
         *out_sd = sd * fmin(1, target->config.accumulation * compute_s / *out);
     return LK_OK;

@@ -13,9 +13,9 @@
 
 #define PROGRAM LK_BUILD_DIR "/lockstep"
 
-static const char *const commands[] = {"run",         "replay",  "profile", "calibrate", "import",
-                                       "collectives", "analyze", "predict", "whatif",    "plan",
-                                       "validate",    "compare", "report",  "export"};
+static const char *const commands[] = {"run",         "replay",   "profile", "calibrate", "import",
+                                       "collectives", "analyze",  "doctor",  "predict",   "whatif",
+                                       "plan",        "validate", "compare", "report",    "export"};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 START_TEST(help_of_a_command)

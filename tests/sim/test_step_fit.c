@@ -334,7 +334,7 @@ START_TEST(a11_the_times_of_a_job_count)
     ck_assert_int_eq(lk_step_prior_shape(r.prior, &one, &shape), LK_OK);
     for (size_t i = 0; i < DRAWS; i++) {
         ck_assert_int_eq(
-            lk_step_prior_step_s(r.prior, i, shape, compute_s, compute_s, NULL, &step_s), LK_OK);
+            lk_step_prior_step_s(r.prior, i, shape, 1, compute_s, compute_s, NULL, &step_s), LK_OK);
         sum += step_s / compute_s - 1;
     }
     ck_assert_double_eq_tol(sum / DRAWS, 0.3, 0.03);
@@ -368,7 +368,8 @@ START_TEST(b_a_datasheet_network_is_drawn)
         ck_assert_int_eq(lk_step_prior_create(&r.job, true, &r.cluster, DRAWS, 1, &r.prior), LK_OK);
         ck_assert_int_eq(lk_step_prior_shape(r.prior, &c, &shape), LK_OK);
         for (size_t k = 0; k < DRAWS; k++) {
-            ck_assert_int_eq(lk_step_prior_step_s(r.prior, k, shape, 0, 0, NULL, &step_s), LK_OK);
+            ck_assert_int_eq(lk_step_prior_step_s(r.prior, k, shape, 1, 0, 0, NULL, &step_s),
+                             LK_OK);
             lo = fmin(lo, step_s);
             hi = fmax(hi, step_s);
         }
