@@ -8,6 +8,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/ledger_score.h"
+#include "commands/watch.h"
 #include "facts/run_facts.h"
 #include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
@@ -20,6 +21,8 @@
 struct options {
     const char *reference, *cluster;
     int64_t step;
+    bool follow;
+    double interval_s, deadline_s;
     struct lk_page_options page;
     struct lk_gate_options gate;
     const char *log;
@@ -35,6 +38,12 @@ static const struct lk_option rows[] = {
            .help = "file or preset: how much longer collectives take in the job than alone on it"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
            .help = "show every collective of this optimizer step instead; -1: off"),
+    OPTION("follow", follow, FLAG, .group = "while it runs",
+           .help = "say on standard error how the run of this folder does until it ends, and then analyze it"),
+    OPTION("interval", interval_s, TIME, .min = 0.1, .max = 86400, .fallback = "2s",
+           .help = "between two lines of --follow; more if a look takes long"),
+    OPTION("deadline", deadline_s, TIME, .min = 0.1, .max = 1e7,
+           .help = "end --follow then, whether the run has ended or not"),
     PAGE_ROWS(OPTION),
     GATE_ROWS(OPTION, "efficiency"),
     OPTION(LOG_OPTION),
@@ -519,7 +528,14 @@ static enum lk_status run(void *options, const char **dirs, int n, struct lk_pag
     const struct options *opt = options;
     struct lk_run_set reference = {0};
     enum lk_status st;
+    bool ended = true;
 
+    if (opt->follow && (n != 1 || !lk_is_folder(dirs[0])))
+        return lk_fail(LK_EUSAGE, "--follow takes one folder, that of a run");
+    if (opt->follow)
+        LK_PASS(watch_folder(dirs[0], opt->interval_s, opt->deadline_s, &ended, page));
+    if (!ended)
+        return LK_OK;
     if (opt->reference)
         LK_PASS(lk_run_set_read(&opt->reference, 1, &reference));
     st = !lk_is_folder(dirs[0]) || lk_import_is(dirs[0])

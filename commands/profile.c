@@ -11,7 +11,10 @@
 #include "commands/profile_job.h"
 #include "commands/profile_ops.h"
 #include "commands/profile_snippet.h"
+#include "commands/watch.h"
 #include "facts/bounds.h"
+#include "profiler/analysis/run_live.h"
+#include "profiler/import/import.h"
 #include "profiler/import/import_files.h"
 
 #include <errno.h>
@@ -30,7 +33,8 @@ struct profile_options {
     int64_t steps, after;
     int local_batch, nodes;
     double delay_s, length_s;
-    bool force, keep_traces, snippet;
+    bool force, keep_traces, snippet, watch;
+    double interval_s;
 };
 
 #define OPTION(...) ROW(struct profile_options, __VA_ARGS__)
@@ -58,6 +62,10 @@ static const struct lk_option rows[] = {
     OPTION(FORCE_OPTION),
     OPTION("keep-traces", keep_traces, FLAG,
            .help = "keep the traces as they were recorded, in the run directory's folder " TRACES),
+    OPTION("watch", watch, FLAG,
+           .help = "say on standard error, while the job runs, how it does: by the preload library's records"),
+    OPTION("interval", interval_s, TIME, .min = 0.1, .max = 86400, .fallback = "5s",
+           .help = "between two lines of --watch; more if a look takes long"),
     OPTION("snippet", snippet, FLAG,
            .help = "run nothing; print the lines of Python that record a job where it has to be changed"),
     OPTION(LOG_OPTION),
@@ -83,6 +91,7 @@ struct profile {
     size_t n_watches;
     struct profile_found found;
     const struct profile_ops *recorded_by;
+    struct watch watch;
 };
 
 /* Read --with: names of ways, apart by commas; NULL: all. */
@@ -287,6 +296,51 @@ static void finish(struct profile *p)
     }
 }
 
+/* ---- While the job runs ---- */
+
+/* Read what the ranks have recorded so far as a run of their last steps. LK_EEVIDENCE, LK_EPARSE,
+ * LK_EIO: there is none yet. */
+static enum lk_status read_so_far(const struct profile *p, struct lk_run *out)
+{
+    const struct lk_import_options options = {.local_batch = p->options->local_batch,
+                                              .nodes = p->options->nodes,
+                                              .step_range = p->options->step_range};
+    enum lk_status st = LK_OK;
+    struct lk_import import = {0};
+    char **files = NULL;
+    size_t n = 0;
+
+    LK_TRY(lk_import_files((const char *const *)&p->traces, 1, &files, &n));
+    LK_TRY(lk_import_run(files, n, &options, &import));
+    if (import.traces)
+        lk_traces_keep_last(import.traces, import.n, WATCH_STEPS);
+    LK_TRY(lk_import_take(&import, p->options->out, out));
+out:
+    lk_import_fini(&import);
+    lk_names_free(files, n);
+    return st;
+}
+
+static double look_left_s(void *ctx)
+{
+    return watch_left_s(&((struct profile *)ctx)->watch);
+}
+
+/* Watching must not end the job: a failure is a line. */
+static void look(void *ctx)
+{
+    struct profile *p = ctx;
+    struct lk_run run = {0};
+    enum lk_status st;
+
+    (void)watch_due(&p->watch);
+    st = read_so_far(p, &run);
+    if (watch_show(&p->watch, st == LK_OK ? &run : NULL,
+                   "nothing was recorded yet of a step of all ranks") != LK_OK)
+        profile_say("%s", lk_error_text());
+    lk_run_fini(&run);
+}
+
 /* ---- The command ---- */
 
 static void profile_fini(struct profile *p)
@@ -301,6 +355,7 @@ static void profile_fini(struct profile *p)
 static enum lk_status profile(const struct profile_options *o, const char *const *command)
 {
     struct profile p = {.options = o};
+    const struct profile_tick tick = {look_left_s, look, &p};
     enum lk_status st = LK_OK;
     int exit_status = 0;
     bool has_run = false;
@@ -308,8 +363,11 @@ static enum lk_status profile(const struct profile_options *o, const char *const
     LK_TRY(choose_ways(o->with, p.on));
     LK_TRY(make_folder(&p));
     LK_TRY(open_ways(&p));
+    watch_begin(&p.watch, o->interval_s);
+    p.watch.next_ns += (uint64_t)(o->interval_s * (double)LK_NS_PER_S);
     st = profile_job_run(command, p.environment, p.n_environment, p.watches, p.n_watches,
-                         &exit_status);
+                         o->watch ? &tick : NULL, &exit_status);
+    watch_end(&p.watch);
     if (st != LK_OK && exit_status) { /* the command is not there, as a shell says it */
         profile_say("%s", lk_error_text());
         st = lk_fail_exit(exit_status);

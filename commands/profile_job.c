@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -138,14 +139,16 @@ static void handle_signals(struct job *j)
 }
 
 /* Wait for the job's end, and serve the watches meanwhile. */
-static enum lk_status wait_for_end(struct job *j, const struct profile_watch *watches, size_t n)
+static enum lk_status wait_for_end(struct job *j, const struct profile_watch *watches, size_t n,
+                                   const struct profile_tick *tick)
 {
     LK_PASS(lk_alloc(&j->polled, n + 1, sizeof *j->polled));
     j->polled[0] = (struct pollfd){.fd = j->signals, .events = POLLIN};
     for (size_t i = 0; i < n; i++)
         j->polled[i + 1] = (struct pollfd){.fd = watches[i].descriptor, .events = POLLIN};
     while (j->pid) {
-        int ready = poll(j->polled, n + 1, -1);
+        int left_ms = tick ? (int)(1e3 * fmin(tick->left_s(tick->ctx), 1)) + 1 : -1;
+        int ready = poll(j->polled, n + 1, left_ms);
 
         if (ready < 0 && errno != EINTR)
             return lk_fail(LK_EIO, "cannot wait for the job: %s", strerror(errno));
@@ -158,13 +161,15 @@ static enum lk_status wait_for_end(struct job *j, const struct profile_watch *wa
                 j->polled[i + 1].fd = -1; /* broken: poll would return for ever */
         }
         handle_signals(j);
+        if (tick && j->pid && tick->left_s(tick->ctx) <= 0)
+            tick->call(tick->ctx);
     }
     return LK_OK;
 }
 
 enum lk_status profile_job_run(const char *const *command, const char *const *more, size_t n_more,
                                const struct profile_watch *watches, size_t n_watches,
-                               int *exit_status)
+                               const struct profile_tick *tick, int *exit_status)
 {
     struct job j = {.command = command, .failure = {-1, -1}, .signals = -1};
     enum lk_status st = LK_OK;
@@ -175,7 +180,7 @@ enum lk_status profile_job_run(const char *const *command, const char *const *mo
     taken = true;
     LK_TRY(take_signals(&j));
     LK_TRY(start(&j));
-    LK_TRY(wait_for_end(&j, watches, n_watches));
+    LK_TRY(wait_for_end(&j, watches, n_watches, tick));
     *exit_status = j.exit_status;
     if (read(j.failure[0], &reason, sizeof reason) == (ssize_t)sizeof reason)
         st = lk_fail(LK_EIO, "cannot run %s: %s", command[0], strerror(reason));

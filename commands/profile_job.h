@@ -16,6 +16,13 @@ struct profile_watch {
     void *ctx;
 };
 
+/* What to do from time to time while the job runs. */
+struct profile_tick {
+    double (*left_s)(void *ctx); /* return the seconds until the next call */
+    void (*call)(void *ctx);
+    void *ctx;
+};
+
 /*
  * Run a command, NULL-ended and looked for in PATH, to its end. `more` are texts "NAME=value" that
  * its environment has beside, or instead of, ours.
@@ -24,12 +31,14 @@ struct profile_watch {
  * SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2), is sent on to the job, and the job decides. One that the
  * terminal sent has reached the job already.
  *
+ * tick (optional) is called while the job runs.
+ *
  * *exit_status is the job's; 128 and the number of the signal that ended it; 127 for a command that
  * is not there and 126 for one that cannot be executed: then the failure is LK_EIO, and
  * *exit_status is written nevertheless.
  */
 enum lk_status profile_job_run(const char *const *command, const char *const *more, size_t n_more,
                                const struct profile_watch *watches, size_t n_watches,
-                               int *exit_status);
+                               const struct profile_tick *tick, int *exit_status);
 
 #endif

@@ -64,16 +64,16 @@ static uint64_t distance(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* Align the ranks that have no clock samples with rank 0, by host and wall clock. */
-static void align_unknown(struct conversion *r)
+void lk_traces_align(struct lk_trace *traces, size_t n)
 {
-    const struct lk_trace *zero = &r->traces[0];
-    uint64_t zero_boot_ns = zero->base_epoch_ns - zero->base_local_ns;
+    const struct lk_trace *zero = &traces[0];
+    uint64_t zero_boot_ns;
 
-    if (zero->info.rank != 0)
+    if (!n || zero->info.rank != 0)
         return;
-    for (size_t i = 1; i < r->n; i++) {
-        struct lk_trace *t = &r->traces[i];
+    zero_boot_ns = zero->base_epoch_ns - zero->base_local_ns;
+    for (size_t i = 1; i < n; i++) {
+        struct lk_trace *t = &traces[i];
         uint64_t boot_ns = t->base_epoch_ns - t->base_local_ns;
 
         if (t->clock.uncertainty_ns != LK_CLOCK_UNKNOWN_NS)
@@ -175,8 +175,7 @@ static enum lk_status convert(const char *dir, bool merged, struct lk_convert_su
         goto out;
     }
     lk_traces_sort(r.traces, r.n);
-    if (r.n)
-        align_unknown(&r);
+    lk_traces_align(r.traces, r.n);
     summarize(&r, &summary);
     LK_KEEP(finish(&r, merged));
     if (st == LK_OK) {

@@ -33,6 +33,9 @@ struct lk_convert_summary {
  */
 enum lk_status lk_convert_run(const char *dir, bool merged, struct lk_convert_summary *out);
 
+/* Align the ranks that have no clock samples with rank 0, by host and wall clock. pre: by rank. */
+void lk_traces_align(struct lk_trace *traces, size_t n);
+
 struct lk_run {
     char *dir;
     struct lk_trace *traces; /* by rank */

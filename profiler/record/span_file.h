@@ -38,6 +38,7 @@
 #include "facts/trace.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -93,6 +94,14 @@ enum lk_status lk_span_file_close(struct lk_span_file *f);
  * (lk_spans_assign_step).
  */
 enum lk_status lk_spans_read(const char *path, struct lk_trace *out);
+
+/*
+ * Read the last spans of a file whose writer may be at work: of each ring `most` records, but those
+ * that it writes over meanwhile. *written: the writer is there. Failures are those of
+ * lk_spans_read, and LK_EPARSE also while the writer lays out a new segment: read again.
+ */
+enum lk_status lk_spans_read_live(const char *path, uint64_t most, struct lk_trace *out,
+                                  bool *written);
 
 /*
  * Assign a step to GPU records without one (LK_SPAN_STEP_UNKNOWN): libraries launch work of their

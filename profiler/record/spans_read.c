@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -21,6 +22,9 @@ struct source {
     uint64_t size;
     struct lk_span_file_header *header; /* a copy, on the heap */
     bool running;                       /* the writer did not close it in order */
+    bool live;                          /* it is read whether its writer is there or not */
+    bool held;                          /* its writer is there */
+    uint64_t most;                      /* records of a ring that are read: the last ones */
 };
 
 /* ---- The header ---- */
@@ -55,7 +59,8 @@ static enum lk_status open_source(struct source *s)
     s->fd = open(s->path, O_RDONLY | O_CLOEXEC);
     if (s->fd < 0 || fstat(s->fd, &info))
         return lk_fail(LK_EIO, "%s: cannot open: %s", s->path, strerror(errno));
-    if (flock(s->fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK)
+    s->held = flock(s->fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK;
+    if (s->held && !s->live)
         return lk_fail(LK_EIO, "%s: is still being written", s->path);
     s->size = info.st_size > 0 ? (uint64_t)info.st_size : 0;
     return LK_OK;
@@ -205,26 +210,42 @@ static enum lk_status check_span(const struct source *s, const struct lk_trace *
     return LK_OK;
 }
 
-/* Read the first n records of a ring's places, as many as are in the file. */
-static enum lk_status read_records(const struct source *s, const struct lk_span_file_track *row,
-                                   uint64_t n, struct lk_span *to, uint64_t *out_read)
+/* Read the records from..to - 1 that a track ever had, which are in the ring still. */
+static enum lk_status read_records(const struct source *s, size_t track, uint64_t from, uint64_t to,
+                                   struct lk_span *records)
 {
-    uint64_t n_read = 0;
+    const struct lk_span_file_track *row = &s->header->tracks[track];
 
-    for (uint32_t k = 0; k < row->n_segments && n_read < n; k++) {
-        uint64_t offset = (uint64_t)row->segments[k] * LK_SPAN_FILE_ALIGN;
-        uint64_t wanted = n - n_read < LK_SPAN_FILE_SEGMENT ? n - n_read : LK_SPAN_FILE_SEGMENT;
-        uint64_t there = offset < s->size ? (s->size - offset) / sizeof *to : 0;
-        uint64_t records = wanted < there ? wanted : there;
+    while (from < to) {
+        uint64_t place = from % row->capacity, in_segment = place % LK_SPAN_FILE_SEGMENT;
+        uint64_t n = LK_SPAN_FILE_SEGMENT - in_segment, segment = place / LK_SPAN_FILE_SEGMENT;
+        uint64_t offset;
 
-        if (offset < s->header->info_offset || records == 0)
-            break;
-        LK_PASS(read_at(s, offset, to + n_read, (size_t)records * sizeof *to));
-        n_read += records;
-        if (records < wanted)
-            break;
+        n = n < row->capacity - place ? n : row->capacity - place;
+        n = n < to - from ? n : to - from;
+        offset =
+            segment < row->n_segments ? (uint64_t)row->segments[segment] * LK_SPAN_FILE_ALIGN : 0;
+        if (offset < s->header->info_offset ||
+            offset + (in_segment + n) * sizeof *records > s->size)
+            return CORRUPT(s, "the ring of track %zu lies outside the file", track);
+        LK_PASS(read_at(s, offset + in_segment * sizeof *records, records,
+                        (size_t)n * sizeof *records));
+        records += n;
+        from += n;
     }
-    *out_read = n_read;
+    return LK_OK;
+}
+
+/* Set *first to the oldest record of a track that its writer has not begun to write over since. */
+static enum lk_status leave_out_new(const struct source *s, size_t track, uint64_t *first)
+{
+    const struct lk_span_file_track *row = &s->header->tracks[track];
+    uint64_t head;
+
+    LK_PASS(read_at(s, offsetof(struct lk_span_file_header, tracks) + track * sizeof *row, &head,
+                    sizeof head)); /* the first member */
+    if (head >= row->capacity && head - row->capacity + 1 > *first)
+        *first = head - row->capacity + 1;
     return LK_OK;
 }
 
@@ -243,19 +264,23 @@ static enum lk_status read_ring(const struct source *s, struct lk_trace *t, size
     const struct lk_span_file_track *row = &s->header->tracks[track];
     struct lk_span *records = NULL;
     uint64_t head = records_kept(s, row), first = head > row->capacity ? head - row->capacity : 0;
-    uint64_t n_records = head < row->capacity ? head : row->capacity, n_read = 0;
+    uint64_t from;
 
     /* The span at `head` may have been half written, over the oldest one, when the process died. */
     if (s->running && head >= row->capacity)
         first = head - row->capacity + 1;
-    LK_TRY(lk_alloc(&records, (size_t)n_records, sizeof *records));
-    LK_TRY(read_records(s, row, n_records, records, &n_read));
-    if (n_read < n_records)
-        LK_TRY(CORRUPT(s, "the ring of track %zu lies outside the file", track));
+    if (s->live && head - first > s->most)
+        first = head - s->most;
+    from = first;
+    LK_TRY(lk_alloc(&records, (size_t)(head - from), sizeof *records));
+    LK_TRY(read_records(s, track, from, head, records));
+    if (s->live)
+        LK_TRY(leave_out_new(s, track, &first));
+    first = first < head ? first : head;
     LK_TRY(
         lk_array_grow(&t->spans, capacity, t->n_spans + (size_t)(head - first), sizeof *t->spans));
     for (uint64_t i = first; i < head; i++) {
-        const struct lk_span *span = &records[i % row->capacity];
+        const struct lk_span *span = &records[i - from];
 
         LK_TRY(check_span(s, t, track, span));
         t->spans[t->n_spans++] = (struct lk_trace_span){.span = *span, .track = (uint32_t)track};
@@ -373,22 +398,41 @@ out:
     return st;
 }
 
-enum lk_status lk_spans_read(const char *path, struct lk_trace *out)
+static enum lk_status read_file(struct source *s, struct lk_trace *out)
 {
     enum lk_status st = LK_OK;
-    struct source s = {.path = path, .fd = -1};
     struct lk_trace t = {0};
+    struct stat info;
 
-    LK_TRY(open_source(&s));
-    LK_TRY(read_header(&s, &t));
-    LK_TRY(read_rings(&s, &t));
+    LK_TRY(open_source(s));
+    LK_TRY(read_header(s, &t));
+    if (s->live && !fstat(s->fd, &info)) /* it may have grown before its header was read */
+        s->size = (uint64_t)info.st_size;
+    LK_TRY(read_rings(s, &t));
     LK_TRY(lk_spans_assign_step(&t));
     *out = t;
     t = (struct lk_trace){0};
 out:
     lk_trace_fini(&t);
-    free(s.header);
-    if (s.fd >= 0)
-        close(s.fd);
+    free(s->header);
+    if (s->fd >= 0)
+        close(s->fd);
     return st;
+}
+
+enum lk_status lk_spans_read(const char *path, struct lk_trace *out)
+{
+    struct source s = {.path = path, .fd = -1};
+
+    return read_file(&s, out);
+}
+
+enum lk_status lk_spans_read_live(const char *path, uint64_t most, struct lk_trace *out,
+                                  bool *written)
+{
+    struct source s = {.path = path, .fd = -1, .live = true, .most = most};
+
+    LK_PASS(read_file(&s, out));
+    *written = s.held;
+    return LK_OK;
 }
