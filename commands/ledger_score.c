@@ -69,38 +69,67 @@ out:
     return st;
 }
 
+/* Add those of a folder, of the one that it lies in, and of the folders beside it. */
+static enum lk_status add_around(struct places *p, const char *folder)
+{
+    enum lk_status st = LK_OK;
+    char full[PATH_MAX], *parent = NULL, *slash;
+
+    if (!realpath(folder, full))
+        return LK_OK;
+    slash = strrchr(full, '/');
+    LK_TRY(add_place(p, full));
+    if (!slash[1]) /* the root */
+        goto out;
+    LK_TRY(lk_asprintf(&parent, "%.*s", slash == full ? 1 : (int)(slash - full), full));
+    LK_TRY(add_place(p, parent));
+    LK_TRY(add_beside(p, parent, slash + 1));
+out:
+    free(parent);
+    return st;
+}
+
+static bool has_place(const struct places *p, const char *path)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (!strcmp(p->v[i], path))
+            return true;
+    return false;
+}
+
+/* Add that of the job that was replayed, unless it is there already. */
+static enum lk_status add_of_job(struct places *p, const char *job)
+{
+    enum lk_status st = LK_OK;
+    char full[PATH_MAX], *folder = NULL, *path = NULL;
+
+    LK_TRY(ledger_folder(job, &folder));
+    if (!realpath(folder, full))
+        goto out;
+    LK_TRY(lk_path_join(&path, full, LK_LEDGER_FILE));
+    if (!has_place(p, path))
+        st = add_place(p, full);
+out:
+    free(path);
+    free(folder);
+    return st;
+}
+
 static enum lk_status find_places(const char *run, const char *replayed, struct places *out)
 {
     const char *word = getenv(LEDGER_ENV);
     enum lk_status st = LK_OK;
-    char *folder = NULL, *parent = NULL, *of_job = NULL, full[PATH_MAX];
+    char *folder = NULL;
 
     if (word && !strcmp(word, LEDGER_NONE))
         return LK_OK;
     if (word && *word)
         return lk_is_file(word) ? lk_names_add(&out->v, &out->n, &out->capacity, word) : LK_OK;
     LK_TRY(ledger_folder(run, &folder));
-    if (!realpath(folder, full))
-        goto out;
-    LK_TRY(add_place(out, full));
-    LK_TRY(ledger_folder(full, &parent));
-    if (strcmp(full, "/") != 0) {
-        char *slash = strrchr(full, '/');
-
-        free(parent);
-        parent = NULL;
-        LK_TRY(lk_asprintf(&parent, "%.*s", slash == full ? 1 : (int)(slash - full), full));
-        LK_TRY(add_place(out, parent));
-        LK_TRY(add_beside(out, parent, slash + 1));
-    }
-    if (!replayed)
-        goto out;
-    LK_TRY(ledger_folder(replayed, &of_job));
-    if (realpath(of_job, full))
-        LK_TRY(add_place(out, full));
+    LK_TRY(add_around(out, folder));
+    if (replayed)
+        st = add_of_job(out, replayed);
 out:
-    free(of_job);
-    free(parent);
     free(folder);
     return st;
 }

@@ -87,6 +87,8 @@ START_TEST(the_next_run_scores_a_forecast)
     struct lk_ledger l;
     const struct lk_ledger_forecast *f;
     const struct lk_ledger_score *s;
+    struct program run;
+    const char *said;
 
     copy_job();
     says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2,4", dir);
@@ -105,8 +107,13 @@ START_TEST(the_next_run_scores_a_forecast)
     l = read_ledger("job/forecasts.jsonl");
     ck_assert_uint_eq(l.n, 2);
     lk_ledger_fini(&l);
-    says(0, "Last forecast for 2 GPUs",
-         "replay %s/job/job.json -n 2 --steps 6 --warmup 1 --out %s/run", dir, dir);
+    program_run(&run, dir, 0, "replay %s/job/job.json -n 2 --steps 6 --warmup 1 --out %s/run", dir,
+                dir);
+    said = strstr(run.out, "Last forecast for 2 GPUs");
+    ck_assert_ptr_nonnull(said);
+    ck_assert_ptr_null(
+        strstr(said + 1, "Last forecast")); /* its folder lies beside the run's, too */
+    program_fini(&run);
     says(0, "Last forecast for 2 GPUs", "analyze %s/run",
          dir); /* says it again, and adds nothing */
     l = read_ledger("job/forecasts.jsonl");
@@ -272,8 +279,11 @@ START_TEST(runs_leave_the_ledger)
 {
     struct lk_ledger l;
 
+    char *job = scratch_path(dir, "job/job.json");
+
     copy_job();
-    ck_assert_int_eq(unlink(scratch_path(dir, "job/job.json")), 0);
+    ck_assert_int_eq(unlink(job), 0);
+    free(job);
     append_text("job/forecasts.jsonl", "");
     says(0, NULL, "replay " JOB " -n 1 --steps 4 --warmup 1 --out %s/job", dir);
     says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2", dir);

@@ -1,5 +1,6 @@
 /* Runs are watched while they go on: by their folder, and as jobs of profile. */
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
@@ -20,14 +21,15 @@ static void assert_says(const char *text, const char *what)
 START_TEST(a_run_is_followed_to_its_end)
 {
     char *runs = scratch_path(scratch_dir, "runs"), *folder = scratch_path(scratch_dir, "follow");
+    char *begun = scratch_path(scratch_dir, "run");
     struct program run, follow;
 
     ck_assert(lk_mkdirs(runs) == LK_OK && lk_mkdirs(folder) == LK_OK);
     program_start(&run, runs, NULL, NULL,
                   "replay " JOB " -n 3 --slow-rank 1:1.5 --steps 22 --warmup 1 --out %s/run",
                   scratch_dir);
-    for (char *path = scratch_path(scratch_dir, "run"); !lk_is_folder(path);)
-        (void)!system("sleep 0.05");
+    while (!lk_is_folder(begun))
+        lk_nap_ns(50 * LK_NS_PER_MS);
     program_run(&follow, folder, 0, "analyze --follow %s/run --interval 0.5s --deadline 60s",
                 scratch_dir);
     assert_says(follow.err, "lockstep watch: step ");
@@ -38,6 +40,7 @@ START_TEST(a_run_is_followed_to_its_end)
     program_fini(&follow);
     program_wait(&run);
     program_fini(&run);
+    free(begun);
     free(folder);
     free(runs);
 }
