@@ -221,7 +221,7 @@ static enum lk_status meet_least(const struct doctor *w, struct draw *d)
     } else {
         LK_PASS(find_compute(w, d, step_s));
     }
-    if (!d->compute_s || d->share > 0 || isnan(d->size) || d->slow != 1 || d->host > 0 ||
+    if (!(d->compute_s > 0) || d->share > 0 || isnan(d->size) || d->slow != 1 || d->host > 0 ||
         d->collectives != 1 || d->between != 1)
         return LK_OK;
     t = &w->most->trial; /* a node's loaders are too slow for its ranks together */
