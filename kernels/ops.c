@@ -150,5 +150,7 @@ static struct lk_op_cost move_cost(const void *args)
 #else
 #define CUDA(op) NULL
 #endif
-#define ROW(op) LK_OP_ROW_(op, CUDA(op))
+#define ROW(op)      LK_OP_ROW_(op, CUDA(op))
+#define HOST_ROW(op) LK_OP_ROW_(op, NULL)
 LK_OP_CUDA_LIST(ROW)
+LK_OP_HOST_LIST(HOST_ROW)

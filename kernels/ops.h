@@ -57,9 +57,10 @@ struct lk_op {
 
 enum { LK_OP_ARGS_MAX = 192 };
 
-/* X(op): lk_op_<op> takes struct lk_<op>_args. The first list's ops are on every device; those of
- * image models (kernels/ops_image.h) are not on cuda yet: their implementation there is NULL. */
-#define LK_OP_LIST(X) LK_OP_CUDA_LIST(X) LK_OP_IMAGE_LIST(X)
+/* X(op): lk_op_<op> takes struct lk_<op>_args. The first list's ops are on every device; the
+ * others, those of image models (kernels/ops_image.h) among them, are not on cuda yet: their
+ * implementation there is NULL. */
+#define LK_OP_LIST(X) LK_OP_CUDA_LIST(X) LK_OP_HOST_LIST(X) LK_OP_IMAGE_LIST(X)
 #define LK_OP_CUDA_LIST(X)                                                                         \
     X(encoder_forward)                                                                             \
     X(encoder_backward_position)                                                                   \
@@ -80,20 +81,18 @@ enum { LK_OP_ARGS_MAX = 192 };
     X(cross_entropy_backward)                                                                      \
     X(sgd)                                                                                         \
     X(adamw)                                                                                       \
-    X(lars)                                                                                        \
-    X(lamb)                                                                                        \
     X(sum_squares)                                                                                 \
     X(checksum)                                                                                    \
     X(scale)                                                                                       \
     X(fill)                                                                                        \
     X(axpy)                                                                                        \
     X(clip)                                                                                        \
-    X(orthogonalize)                                                                               \
     X(cast_to_wire)                                                                                \
     X(cast_from_wire)                                                                              \
     X(wait)                                                                                        \
     X(hold)                                                                                        \
     X(move)
+#define LK_OP_HOST_LIST(X) X(lars) X(lamb) X(orthogonalize)
 #define LK_OP_IMAGE_LIST(X)                                                                        \
     X(pixels_forward)                                                                              \
     X(conv_forward)                                                                                \

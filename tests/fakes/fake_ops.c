@@ -219,18 +219,6 @@ BUFFERS(adamw)
     add(r, &a->rate, BYTES, sizeof *a->rate, false, false);
 }
 
-BUFFERS(lars)
-{
-    table_buffer(r, &a->tensors, a->n_tensors);
-    add(r, &a->rate, BYTES, sizeof *a->rate, false, false);
-}
-
-BUFFERS(lamb)
-{
-    table_buffer(r, &a->tensors, a->n_tensors);
-    add(r, &a->rate, BYTES, sizeof *a->rate, false, false);
-}
-
 BUFFERS(sum_squares)
 {
     WIDE(out, 1);
@@ -263,11 +251,6 @@ BUFFERS(clip)
 {
     WRITE(x, a->n);
     add(r, &a->sum_squares, WIDE, 1, false, NO_FACTOR);
-}
-
-BUFFERS(orthogonalize)
-{
-    WRITE(x, a->rows * a->columns);
 }
 
 BUFFERS(cast_to_wire)
