@@ -377,8 +377,7 @@ START_TEST(all_name_the_culprit)
     for (int r = 0; r < WORLD; r++) {
         bool gone = r == CULPRIT && (s.way == LEAVES || ranks[r].wait_status);
 
-        ck_assert_msg(gone || !strncmp(ranks[r].text, s.says, strlen(s.says)), "rank %d: %s", r,
-                      ranks[r].text);
+        ck_assert_msg(gone || strstr(ranks[r].text, s.says), "rank %d: %s", r, ranks[r].text);
     }
 }
 END_TEST
