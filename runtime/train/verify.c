@@ -76,13 +76,14 @@ static int reference_samples(const struct lk_verify *v)
     return v->joint ? v->ranks * v->config.local_batch : v->config.local_batch;
 }
 
-/* Return true if roundings, or weights moved by their margin, are likely to turn a relu. */
-static bool turns_kinks(const struct lk_verify *v)
+/* Return true if roundings, or weights moved by their margin, are likely to turn a relu, or batch
+ * norms, which divide by the deviation of what may be few rows, amplify them. */
+static bool amplifies(const struct lk_verify *v)
 {
     double kinks =
         (double)v->config.model->kinks * v->ranks * v->config.accumulation * v->config.local_batch;
 
-    return kinks * bound_margin * v->narrow > kinks_many;
+    return v->config.model->n_buffers || kinks * bound_margin * v->narrow > kinks_many;
 }
 
 static enum lk_status open_reference(struct lk_verify *v)
@@ -107,7 +108,7 @@ static enum lk_status open_reference(struct lk_verify *v)
     LK_PASS(lk_alloc(&v->grads, v->elems, sizeof *v->grads));
     LK_PASS(lk_device_alloc_host(lk_stream_device(v->config.compute), largest * sizeof(double),
                                  &v->staging));
-    if (v->narrow > unit_roundoff || turns_kinks(v)) {
+    if (v->narrow > unit_roundoff || amplifies(v)) {
         LK_PASS(lk_alloc(&v->moved, v->elems, sizeof *v->moved));
         LK_PASS(lk_alloc(&v->kept, v->elems, sizeof *v->kept));
     }
