@@ -375,8 +375,24 @@ static int next_cause(const struct lk_diagnosis *d, const bool *taken)
 }
 
 /* Name the causes, the likeliest first. */
-static enum lk_status say_causes(const struct inputs *in, const struct lk_diagnosis *d,
-                                 struct lk_page *page)
+/* Say that nothing is lost that has to be explained; a cause that slows one GPU as much as all may
+ * be likely all the same. */
+static enum lk_status say_no_loss(const struct lk_diagnosis *d, struct lk_page *page)
+{
+    bool tells;
+    enum lk_cause first = lk_diagnosis_first(d, &tells);
+
+    if (!tells || first == LK_CAUSE_NONE)
+        return lk_page_say(page, "That is as expected, so nothing needs to be wrong, and small "
+                                 "faults cannot be told.");
+    return lk_page_say(page,
+                       "That is as expected: scaling loses nothing that has to be explained. What "
+                       "slows one GPU as much as all would most likely be %s (%.0f %%).",
+                       lk_cause_name(first), 100 * d->odds[first]);
+}
+
+static enum lk_status say_causes(const struct inputs *in, bool results,
+                                 const struct lk_diagnosis *d, struct lk_page *page)
 {
     const double ALIKE = 0.05; /* as two rates of one job are, more or less */
     enum lk_status st = LK_OK;
@@ -390,10 +406,8 @@ static enum lk_status say_causes(const struct inputs *in, const struct lk_diagno
         LK_TRY(lk_text_add(&others, "%s%s (%.0f %%)", n ? ", " : "",
                            lk_cause_name((enum lk_cause)c), 100 * d->odds[c]));
     }
-    if (!tells && fabs(end_row(in, true)->throughput / d->expected - 1) < ALIKE) {
-        st =
-            lk_page_say(page, "That is as expected, so nothing needs to be wrong, and small faults "
-                              "cannot be told.");
+    if ((!tells || !results) && fabs(end_row(in, true)->throughput / d->expected - 1) < ALIKE) {
+        st = say_no_loss(d, page);
         goto out;
     }
     st = tells ? lk_page_say(page, "Most likely %s (%s, %.0f %%)%s%s.", lk_cause_text(first),
@@ -522,7 +536,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     LK_TRY(read_inputs(o, operands, n, &in));
     LK_TRY(lk_doctor(&in.question, &d));
     LK_TRY(say_rates(&in, &d, page));
-    LK_TRY(say_causes(&in, &d, page));
+    LK_TRY(say_causes(&in, o->result != NULL, &d, page));
     if (in.question.batch_guessed)
         LK_TRY(lk_page_note(page,
                             "the local batch is guessed, %d to a factor of four: --local-batch "

@@ -23,6 +23,8 @@ static const struct {
     {RATES WHO "--result synthetic=19300", 0, "Most likely the input pipeline"},
     {RATES WHO "--result apart=19000/1500", 0, "Most likely one GPU computes"},
     {RATES WHO "--result synthetic=19300", 0, "no short run would tell much more"},
+    {"doctor --gpus 1,8 --throughput 410,3200 --model resnet50 --gpu a100", 0,
+     "loses nothing that has to be explained"},
     {RATES "--model resnet50 --gpu a100", 0, "the local batch is guessed"},
     {RATES "--parameters 25M --cluster dgx-a100 --local-batch 128", 0, "of dgx-a100."},
     {RATES WHO "--format json", 0, "\"causes\""},
