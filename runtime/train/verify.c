@@ -13,6 +13,8 @@
 /* See the header: bound and floor. */
 static const double bound_margin = 16;
 static const double unit_roundoff = 0x1p-24; /* float32's */
+/* A batch norm amplifies the roundings of what it normalises, too, not those of weights alone. */
+static const double norm_margin = 8;
 static const double kink_move = 0x1p-4, kink_margin = 0x1p8, kinks_many = 0.05;
 static const double floor_ratio = 1e-3;
 
@@ -76,14 +78,13 @@ static int reference_samples(const struct lk_verify *v)
     return v->joint ? v->ranks * v->config.local_batch : v->config.local_batch;
 }
 
-/* Return true if roundings, or weights moved by their margin, are likely to turn a relu, or batch
- * norms, which divide by the deviation of what may be few rows, amplify them. */
-static bool amplifies(const struct lk_verify *v)
+/* Return true if roundings, or weights moved by their margin, are likely to turn a relu. */
+static bool turns_kinks(const struct lk_verify *v)
 {
     double kinks =
         (double)v->config.model->kinks * v->ranks * v->config.accumulation * v->config.local_batch;
 
-    return v->config.model->n_buffers || kinks * bound_margin * v->narrow > kinks_many;
+    return kinks * bound_margin * v->narrow > kinks_many;
 }
 
 static enum lk_status open_reference(struct lk_verify *v)
@@ -108,7 +109,7 @@ static enum lk_status open_reference(struct lk_verify *v)
     LK_PASS(lk_alloc(&v->grads, v->elems, sizeof *v->grads));
     LK_PASS(lk_device_alloc_host(lk_stream_device(v->config.compute), largest * sizeof(double),
                                  &v->staging));
-    if (v->narrow > unit_roundoff || amplifies(v)) {
+    if (v->narrow > unit_roundoff || turns_kinks(v) || v->config.model->n_buffers) {
         LK_PASS(lk_alloc(&v->moved, v->elems, sizeof *v->moved));
         LK_PASS(lk_alloc(&v->kept, v->elems, sizeof *v->kept));
     }
@@ -326,9 +327,11 @@ static enum lk_status run_reference(struct lk_verify *v, uint32_t step)
 /* Multiply the weights by random factors, the same on all ranks. */
 static void move_weights(struct lk_verify *v, uint32_t step)
 {
-    const double rounded = bound_margin * v->narrow;
-    const double turning = fmin(kink_move, kink_margin * rounded);
-    const double most = v->model->kinks ? fmax(rounded, turning) : rounded;
+    const double rounded =
+        bound_margin * v->narrow * (v->config.model->n_buffers ? norm_margin : 1);
+    const double turning = fmin(kink_move, kink_margin * bound_margin * v->narrow);
+    const bool turns = v->model->kinks && (v->narrow > unit_roundoff || turns_kinks(v));
+    const double most = turns ? fmax(rounded, turning) : rounded;
     double *kept = v->kept;
 
     for (size_t p = 0; p < v->model->n_params; p++) {

@@ -35,10 +35,11 @@
  * of Numerical Algorithms", section 1.5.) In a model with relus a rounding sometimes turns one on
  * or off, which changes its row's share of a gradient at once, and no multiple of u bounds that:
  * there the factors range from 1 - 1/16 to 1 + 1/16 at least, so that some relus turn. A network of
- * images has so many relus that float32's roundings turn some, too, and a batch norm of few rows
- * divides by a deviation that may be small: where either is so, gradients are compared with those
- * of moved weights in float32 as well, with factors from 1 - 2^-12 to 1 + 2^-12, which turn a few
- * hundred times as many.
+ * images has so many relus that float32's roundings turn some, too: where that is likely, gradients
+ * are compared with those of moved weights in float32 as well, with factors from 1 - 2^-12 to
+ * 1 + 2^-12, which turn a few hundred times as many. Batch norms of few rows divide by deviations
+ * that may be small, and amplify all roundings before them: with them weights are moved in float32
+ * as well, by 128 u.
  *
  * Where a communication hook rounds gradients to a type with unit roundoff w, every element is
  * rounded once on each of N ranks and once at each of N - 1 sums. So an element is off by at most

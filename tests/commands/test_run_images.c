@@ -188,10 +188,24 @@ START_TEST(refused_before_the_start)
 }
 END_TEST
 
+/* The last norms have two rows, which amplify every rounding before them. */
+START_TEST(norms_of_few_rows_are_verified)
+{
+    struct program p;
+
+    program_run(&p, scratch_dir, 0,
+                "run --model=resnet-small --image=8 --channels=4 -n4 -b2 -a2 --steps=3 --warmup=0 "
+                "--no-pin --verify --seed=%d --timeout=100s --out=%s/run",
+                _i, scratch_dir);
+    program_fini(&p);
+}
+END_TEST
+
 SUITE(run_images, c)
 {
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(c, the_job_says_what_is_exchanged, 0, LK_COUNT(exchanges));
+    tcase_add_loop_test(c, norms_of_few_rows_are_verified, 1, 4);
     tcase_add_test(c, replay_runs_the_layers);
     tcase_add_test(c, the_job_has_a_transformers_shape);
     tcase_add_test(c, checkpoints_hold_buffers);
