@@ -180,6 +180,8 @@ static enum lk_status reduce(struct sharded *s, size_t k, struct lk_event *ready
     lk_span_enter(c->track, &span);
     if (c->plant != LK_PLANT_DROPPED_BUCKET || k != 0)
         LK_TRY(collect(s, &scatter));
+    else /* what follows reads the gradients all the same */
+        LK_TRY(lk_stream_wait(c->net, ready));
     if (s->crosses && s->replica.n > 1)
         LK_TRY(collect(s, &across));
     if (!s->gradients_whole) {
