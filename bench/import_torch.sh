@@ -5,6 +5,7 @@
 #   bench/import_torch.sh BUILD [convnet|transformer [BACKWARD_MS [RATE]]]     default: convnet 500 100mbit; 5 minutes
 # Leaves everything in BUILD/import-torch. Skips (exit 77) without root or PyTorch. PYTHON names the interpreter.
 set -eu
+export LOCKSTEP_LEDGER=none # what other forecasts brought would change these
 
 build=${1:-build} kind=${2:-convnet} backward=${3:-500} rate=${4:-100mbit}
 here=$(dirname "$0")

@@ -6,6 +6,7 @@
 # Leaves everything in BUILD/net-torch, the results in results-hand.csv and results-anchored.csv there; groups not named are
 # kept, and with RESUME=yes every run that is there. Skips (exit 77) without root or PyTorch. PYTHON names the interpreter (default /usr/bin/python3).
 set -eu
+export LOCKSTEP_LEDGER=none # what other forecasts brought would change these
 
 build=${1:-build}
 [ $# -eq 0 ] || shift

@@ -253,6 +253,9 @@ static enum lk_status append(const struct ledger *l, const struct lk_ledger_line
                             "the forecast is not kept for later runs to score (%s): --ledger=FILE "
                             "keeps it elsewhere, --ledger=" LEDGER_NONE " does not keep it",
                             lk_error_text());
+    if (st == LK_OK && n && !l->past.n) /* once; the file is new */
+        st =
+            lk_page_next(page, "kept in %s: the next run of this job is compared with it", l->path);
     return st;
 }
 
