@@ -40,7 +40,7 @@ static const char *const presets[] = {"dgx-a100",    "dgx-h100",     "dgx-1-v100
                                       "hgx-a100-efa"};
 enum { N_PRESETS = sizeof presets / sizeof *presets };
 
-/* What the truth is. */
+/* A diagnosis is of a sick machine, whose truth is known. */
 struct sick {
     const struct lk_known_model *model;
     const struct lk_cluster *cluster;

@@ -1,7 +1,7 @@
 /*
- * What a site's own errors make of the next intervals (sim/forecast/site.h), on published series
- * (bench/data's published_scaling.csv, or $LOCKSTEP_DATA's): forecasts by the constants of
- * FOLDS.csv, which accuracy_scaling fits to other sources.
+ * This program scores what a site's own errors make of the next intervals (sim/forecast/site.h).
+ * It takes published series (bench/data's published_scaling.csv, or $LOCKSTEP_DATA's) and forecasts
+ * them by the constants of FOLDS.csv, which accuracy_scaling fits to other sources.
  *
  *     build/bench/accuracy_site bench/results/scaling_folds.csv     prints tables in Markdown
  *

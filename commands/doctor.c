@@ -295,7 +295,7 @@ static enum lk_status read_inputs(const struct options *o, const char **operands
 
 extern const struct lk_command lk_command_doctor;
 
-/* What to do for each experiment; %d: GPUs. */
+/* A recipe says what to do for an experiment; %d: GPUs. */
 static const struct {
     const char *name, *what;
 } recipes[] = {

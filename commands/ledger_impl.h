@@ -1,4 +1,4 @@
-/* What commands/ledger.c and commands/ledger_score.c share. */
+/* commands/ledger.c and commands/ledger_score.c share these functions. */
 #ifndef LK_COMMANDS_LEDGER_IMPL_H
 #define LK_COMMANDS_LEDGER_IMPL_H
 

@@ -136,7 +136,7 @@ out:
 
 /* ---- Scores of runs ---- */
 
-/* What was measured of one configuration, since a forecast. */
+/* An outcome is what was measured of one configuration since a forecast. */
 struct outcome {
     double sum_s;
     int n;

@@ -16,7 +16,7 @@ struct profile_watch {
     void *ctx;
 };
 
-/* What to do from time to time while the job runs. */
+/* A tick is called from time to time while the job runs. */
 struct profile_tick {
     double (*left_s)(void *ctx); /* return the seconds until the next call */
     void (*call)(void *ctx);

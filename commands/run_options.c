@@ -425,7 +425,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->train.samples != d->train.samples && o->train.data,
          "--samples is for synthetic data, not for --data"},
         {o->train.model.sync_batch_norm && strncmp(o->train.model.name, "resnet", 6) != 0,
-         "--sync-batch-norm: of the models, resnets have batch norms"},
+         "--sync-batch-norm needs a resnet: the other models have no batch norms"},
         {o->train.data_format != d->train.data_format && !o->train.data,
          "--data-format is of --data, not of synthetic data"},
         {o->train.workers > o->train.prefetch && o->train.workers > 1,

@@ -12,8 +12,8 @@
 struct lk_known_model {
     const char *name;
     double parameters;
-    /* Of a sample, forward and backward, flop: a multiply-add is two, and backward takes twice as
-     * many as forward. */
+    /* They are of a sample, forward and backward: a multiply-add is two, and backward takes twice
+     * as many as forward. */
     double flops;
     const char *sample; /* what a sample is */
     const char *source;

@@ -44,7 +44,7 @@ struct lk_ledger_forecast {
     enum lk_evidence evidence;
 };
 
-/* What runs of a forecast's configuration brought. */
+/* A score says what runs of a forecast's configuration brought. */
 struct lk_ledger_score {
     char *forecast; /* id; NULL: the line has no score */
     char *date, *program;

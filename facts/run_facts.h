@@ -30,7 +30,7 @@
 #define LK_PERIOD_CONFIG_KEY       "steps_are"       /* "periods of ...": of one without marks */
 #define LK_BLOCKING_CONFIG_KEY     "collectives_are" /* "calls": of one in which the host waits */
 #define LK_GROUPS_CONFIG_KEY       "gradient_ranks"  /* of one with groups smaller than the job */
-/* Of our own runs: the model's shape, "layers 3, heads 3, channels 48, context 64, vocab 256"; the
+/* Our own runs say the model's shape, "layers 3, heads 3, channels 48, context 64, vocab 256"; the
  * bytes that a sample takes beside weights, gradients and states; and, with SyncBatchNorm, its
  * layers as lk_run_facts_sync_bn reads them. */
 #define LK_SHAPE_CONFIG_KEY      "model_shape"

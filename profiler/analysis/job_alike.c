@@ -1,4 +1,4 @@
-/* Whether runs are of one job, and say what a job needs; see the header. */
+/* This file decides whether runs are of one job and say what it needs; see the header. */
 #include "profiler/analysis/job_alike.h"
 
 #include "facts/run_facts.h"

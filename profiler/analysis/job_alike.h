@@ -1,4 +1,4 @@
-/* Whether runs are of one job, and say what a job needs. */
+/* These functions decide whether runs are of one job, and say what a job needs. */
 #ifndef LK_PROFILER_ANALYSIS_JOB_ALIKE_H
 #define LK_PROFILER_ANALYSIS_JOB_ALIKE_H
 

@@ -1,5 +1,5 @@
-/* Which ranks share a host, and the all-reduce by rings inside hosts and between them; see
- * comm_tcp.h. */
+/* Ranks find out which of them share a host, and all-reduce by rings inside hosts and between them;
+ * see comm_tcp.h. */
 #include "base/array.h"
 #include "runtime/comm/comm_tcp.h"
 

@@ -25,8 +25,8 @@ struct lk_param {
     bool decay;      /* weight decay applies (matrices, not biases and norms) */
 };
 
-/* What forward updates beside its outputs, and nothing trains: the running statistics of a batch
- * norm. Ranks take rank 0's (runtime/train/trainer.h). */
+/* Forward updates a buffer beside its outputs, and nothing trains it: the running statistics of a
+ * batch norm. Ranks take rank 0's (runtime/train/trainer.h). */
 struct lk_model_buffer {
     char name[64]; /* e.g. "bn1.running_mean" */
     size_t elems;
@@ -42,8 +42,8 @@ struct lk_model_output {
     size_t elems;
 };
 
-/* What a sample is: inputs of a type, in planes of rows, and its targets, which are int32. A text
- * is one row of tokens with as many targets, an image has a target. */
+/* A sample has inputs of a type, in planes of rows, and targets, which are int32. A text is one row
+ * of tokens with as many targets, an image has a target. */
 struct lk_sample_shape {
     enum lk_dtype dtype; /* LK_I32: tokens; LK_U8: pixels */
     int channels, height, width;

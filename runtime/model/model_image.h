@@ -56,7 +56,7 @@ enum lk_status lk_image_create(const struct lk_model_ops *ops, struct lk_device 
                                                        char *text, size_t size),
                                struct lk_model **out);
 
-/* What all of them do (struct lk_model_ops). */
+/* All of them do these (struct lk_model_ops). */
 void lk_image_destroy(struct lk_model *m);
 enum lk_status lk_image_forward(struct lk_model *m, const struct lk_batch *batch, double seed);
 enum lk_status lk_image_backward(struct lk_model *m, const struct lk_batch *batch, double seed,
@@ -84,7 +84,8 @@ struct lk_image_node {
     enum lk_image_kind kind;
     int in, residual; /* nodes; -1: the image */
     char name[LK_IMAGE_NAME];
-    /* Of the input; samples are those of a batch. Of a linear layer inputs and outputs alone. */
+    /* It is the input's; samples are those of a batch. A linear layer has inputs and outputs only.
+     */
     struct lk_conv_shape shape;
     size_t out_pixels; /* of a sample */
     size_t size;       /* of an average pooling */

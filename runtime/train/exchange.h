@@ -27,12 +27,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Where a piece of a parameter is from: its elements from `first` on. */
+/* A piece of a parameter is its elements from `first` on. */
 struct lk_piece {
     size_t param, first;
 };
 
-/* What this rank's optimizer updates: whole parameters, or pieces of some. */
+/* This rank's optimizer updates whole parameters, or pieces of some. */
 struct lk_owned {
     const struct lk_param *params; /* n of them; values and gradients may move between steps */
     const struct lk_piece *pieces; /* n of them */
@@ -65,7 +65,7 @@ enum lk_status lk_exchange_norms(const struct lk_exchange *e, uint32_t *step, do
                                  double *mean_sq);
 int lk_exchange_norms_micro_batches(const struct lk_exchange *e);
 
-/* What lk_exchange_whole puts in place. */
+/* lk_exchange_whole puts these in place. */
 enum lk_whole {
     LK_WHOLE_VALUES = 1,    /* of parameters */
     LK_WHOLE_GRADIENTS = 2, /* those of the last step, reduced */

@@ -31,7 +31,7 @@ struct tensor {
     size_t error_at, p_at, q_at, rest_at; /* in the buffers below; P and rest: from the bucket's */
 };
 
-/* What a bucket has of the buffers. */
+/* A bucket has a part of each buffer. */
 struct part {
     size_t p_elems, q_elems, rest_elems, q_at;
 };

@@ -69,7 +69,7 @@ struct sharded {
     struct lk_event *done;   /* on the net stream */
     bool launched_any;       /* in this step */
 
-    /* What lk_exchange_whole gathered. */
+    /* lk_exchange_whole gathered these. */
     char *whole_values, *whole_gradients, *whole_states;
 };
 

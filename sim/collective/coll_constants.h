@@ -1,7 +1,8 @@
 /*
- * What a cluster's fits and links say of each collective and algorithm, as constants of the
- * alpha-beta model (sim/collective/alpha_beta.h). A fit is of the machine; where there is none a
- * link's numbers serve the named algorithms, and what is known of an all-reduce the others.
+ * A cluster's fits and links say the constants of the alpha-beta model
+ * (sim/collective/alpha_beta.h) for each collective and algorithm. A fit is of the machine; where
+ * there is none a link's numbers serve the named algorithms, and what is known of an all-reduce the
+ * others.
  */
 #ifndef LK_SIM_COLL_CONSTANTS_H
 #define LK_SIM_COLL_CONSTANTS_H

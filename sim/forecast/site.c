@@ -1,4 +1,4 @@
-/* What a site's own errors make of intervals; see the header. */
+/* A site's own errors widen or narrow intervals; see the header. */
 #include "sim/forecast/site.h"
 
 #include "base/array.h"

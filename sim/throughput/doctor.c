@@ -42,7 +42,7 @@ const char *lk_cause_text(enum lk_cause c)
 
 /* ---- A draw ---- */
 
-/* What is wrong, and what the rates then say of the compute. */
+/* A draw says what is wrong, and what the rates then say of the compute. */
 struct draw {
     size_t prior;     /* number of the step prior's draw */
     double noise;     /* of the rate of fewest GPUs, of ln */

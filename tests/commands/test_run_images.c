@@ -30,7 +30,7 @@ static struct lk_job job_of(const char *name)
     return j;
 }
 
-/* What DDP and SyncBatchNorm exchange beside gradients, as options choose it. */
+/* DDP and SyncBatchNorm exchange this beside gradients, as options choose it. */
 static const struct {
     const char *options;
     bool sync;
@@ -170,7 +170,7 @@ END_TEST
 static const struct {
     const char *options, *message;
 } refused[] = {
-    {"--model=gpt --sync-batch-norm", "--sync-batch-norm: of the models, resnets have batch norms"},
+    {"--model=gpt --sync-batch-norm", "--sync-batch-norm needs a resnet"},
     {"--model=mlp --image=32", "model mlp: has no images"},
     {"--model=resnet18 --layers=17", "layers 17: there are networks of 10, 18"},
     {"--workers=4 --prefetch=2", "--workers: more threads than --prefetch has batches"},

@@ -1,4 +1,4 @@
-/* What a trace's configuration says of a model: its shape, its memory, SyncBatchNorm's layers. */
+/* A trace's configuration says a model's shape, its memory, and SyncBatchNorm's layers. */
 #include "facts/run_facts.h"
 #include "tests/rigs/suite.h"
 

@@ -74,7 +74,7 @@ START_TEST(cifar10)
 }
 END_TEST
 
-/* What is wrong with a pair of MNIST's files. */
+/* A row says what is wrong with a pair of MNIST's files. */
 struct mnist {
     uint8_t magic, labels_magic; /* last byte */
     uint8_t images, labels;      /* numbers in the headers */

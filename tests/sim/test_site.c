@@ -1,4 +1,4 @@
-/* What a site's own errors make of intervals, against sums by hand. */
+/* A site's own errors change intervals as sums by hand say. */
 #include "base/stats.h"
 #include "sim/forecast/site.h"
 #include "tests/rigs/suite.h"
