@@ -199,23 +199,13 @@ static enum lk_status describe(const struct ledger *l, const struct ledger_quest
 
 /* ---- Keeping ---- */
 
-/* Return true if a run could measure it, and none has: a machine as it is, gradients as they are.
- */
+/* Return true if a run could measure it, and none has: by the algorithm that the cluster chooses,
+ * with gradients of the dtype that they have. */
 static bool can_be_scored(const struct lk_forecast_point *p)
 {
-    const struct lk_config plain = {.world_size = p->config.world_size,
-                                    .nodes = p->config.nodes,
-                                    .local_batch = p->config.local_batch,
-                                    .accumulation = p->config.accumulation,
-                                    .reduce = p->config.reduce,
-                                    .first_bytes = p->config.first_bytes,
-                                    .cap_bytes = p->config.cap_bytes,
-                                    .sharding = p->config.sharding,
-                                    .shard_group = p->config.shard_group,
-                                    .overlap = p->config.overlap};
-
     return isfinite(p->step_s) && p->step_lo_s > 0 && isfinite(p->step_hi_s) &&
-           isnan(p->measured_step_s) && lk_config_equal(&plain, &p->config);
+           isnan(p->measured_step_s) && p->config.algo == LK_ALGO_AUTO &&
+           p->config.grad_dtype == LK_GRAD_OWN;
 }
 
 /* Return true if the request changes the machine: no run of the one as it is tells of that. */

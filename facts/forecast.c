@@ -3,7 +3,7 @@
 
 #include "base/array.h"
 #include "base/lines.h"
-#include "facts/bounds.h"
+#include "facts/config_rows.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -241,12 +241,7 @@ static const struct lk_member_own axes_of_forecast = {"texts", read_axes, write_
 
 #define ROW(field, key, ...) LK_MEMBER(struct lk_forecast_point, field, key, __VA_ARGS__)
 static const struct lk_member point_rows[] = {
-    ROW(config.world_size, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
-    ROW(config.nodes, "nodes", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "nodes"),
-    ROW(config.local_batch, "local_batch", INT, REQUIRED, .min = 1, .max = LK_BATCH_MAX,
-        .help = "samples a micro-batch and GPU"),
-    ROW(config.accumulation, "accumulation", INT, REQUIRED, .min = 1, .max = LK_ACCUMULATION_MAX,
-        .help = "micro-batches a step"),
+    LK_CONFIG_SIZE_ROWS(struct lk_forecast_point, config., 1, ""),
     ROW(config.cap_bytes, "bucket_cap_bytes", UINT, REQUIRED, .help = "limit of a bucket"),
     ROW(step_s, "step_s", NUMBER, NULLABLE, .help = "time of a step"),
     ROW(step_lo_s, "step_lo_s", NUMBER, NULLABLE, .help = "its interval, from"),
@@ -277,12 +272,7 @@ static const struct lk_record point_record = {.size = sizeof(struct lk_forecast_
 
 #define ROW(field, key, ...) LK_MEMBER(struct lk_forecast_measured, field, key, __VA_ARGS__)
 static const struct lk_member measured_rows[] = {
-    ROW(config.world_size, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
-    ROW(config.nodes, "nodes", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "nodes"),
-    ROW(config.local_batch, "local_batch", INT, REQUIRED, .max = LK_BATCH_MAX,
-        .help = "samples a micro-batch and GPU; 0: not known"),
-    ROW(config.accumulation, "accumulation", INT, REQUIRED, .min = 1, .max = LK_ACCUMULATION_MAX,
-        .help = "micro-batches a step"),
+    LK_CONFIG_SIZE_ROWS(struct lk_forecast_measured, config., 0, "; 0: not known"),
     ROW(config.cap_bytes, "bucket_cap_bytes", UINT, REQUIRED,
         .help = "limit of a bucket; 0: not known"),
     ROW(step_s, "step_s", NUMBER, REQUIRED, .help = "mean step of its runs"),

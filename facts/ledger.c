@@ -4,7 +4,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "facts/bounds.h"
+#include "facts/config_rows.h"
 #include "facts/place.h"
 
 #include <math.h>
@@ -49,18 +49,12 @@ static const struct lk_member forecast_rows[] = {
     ROW(cluster_sha256, "cluster_sha256", TEXT, SPARSE, .help = "SHA-256 of its file",
         .without = "a preset's name"),
     ROW(device, "device", TEXT, SPARSE, .help = "the cluster's GPU", .without = "not known"),
-    ROW(config.world_size, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
-    ROW(config.nodes, "nodes", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "nodes"),
-    ROW(config.local_batch, "local_batch", INT, REQUIRED, .max = LK_BATCH_MAX,
-        .help = "samples a micro-batch and GPU; 0: not known"),
-    ROW(config.accumulation, "accumulation", INT, REQUIRED, .min = 1, .max = LK_ACCUMULATION_MAX,
-        .help = "micro-batches a step"),
+    LK_CONFIG_SIZE_ROWS(struct lk_ledger_forecast, config., 0, "; 0: not known"),
     ROW(config.reduce, "reduce", WORD, SPARSE, .words = &lk_reduction_words,
         .absent = LK_REDUCTION_LAST, .help = "micro-batches whose gradients are reduced"),
-    ROW(config.sharding, "sharding", WORD, SPARSE, .words = &lk_sharding_words,
-        .help = "the scheme"),
-    ROW(config.shard_group, "shard_group", INT, SPARSE, .max = LK_RANKS_MAX,
-        .help = "ranks that share one copy of the model", .without = "those of a node"),
+    LK_CONFIG_OVERLAP_ROW(struct lk_ledger_forecast, config.),
+    LK_CONFIG_SCHEME_ROWS(struct lk_ledger_forecast, config.),
+    LK_CONFIG_REPLICA_ROWS(struct lk_ledger_forecast, config.),
     ROW(config.first_bytes, "first_bucket_bytes", UINT, SPARSE, .help = "limit of the first bucket",
         .without = "not known"),
     ROW(config.cap_bytes, "bucket_cap_bytes", UINT, SPARSE, .help = "limit of the others",

@@ -31,19 +31,29 @@ static void tear_down(void)
     scratch_remove(dir);
 }
 
-static void copy_job(void)
+/* Copy the job, with more members. */
+static void copy_job_with(const char *members)
 {
     struct lk_writer *w;
-    char *text, *path = NULL;
+    char *text, *path = NULL, *behind;
     size_t size;
 
     ck_assert(lk_asprintf(&path, "%s/job", dir) == LK_OK && lk_mkdirs(path) == LK_OK);
     free(path);
     path = scratch_path(dir, "job/job.json");
     ck_assert(lk_file_read(JOB, &text, &size) == LK_OK && lk_writer_open(path, false, &w) == LK_OK);
-    ck_assert(lk_writer_put(w, text, size) == LK_OK && lk_writer_commit(w) == LK_OK);
+    behind = strstr(text, "\"prefetch_depth\"");
+    ck_assert_ptr_nonnull(behind);
+    ck_assert(lk_writer_put(w, text, (size_t)(behind - text)) == LK_OK);
+    ck_assert(lk_writer_put(w, members, strlen(members)) == LK_OK);
+    ck_assert(lk_writer_put(w, behind, strlen(behind)) == LK_OK && lk_writer_commit(w) == LK_OK);
     free(text);
     free(path);
+}
+
+static void copy_job(void)
+{
+    copy_job_with("");
 }
 
 static size_t count_lines(const char *text)
@@ -167,6 +177,64 @@ START_TEST(nothing_is_kept_where_nobody_wants_it)
     ck_assert_uint_eq(l.n, 1); /* the best */
     lk_ledger_fini(&l);
     says(2, "--ledger takes the place", "validate --ledger %s/job --cluster ethernet-25g", dir);
+}
+END_TEST
+
+/* Every member of a configuration comes back from a ledger: a new one needs a row in
+ * facts/config_rows.h. Forecasts with another algorithm or dtype are not kept. */
+START_TEST(a_configuration_is_kept_whole)
+{
+    const int other = 2; /* no member's value when its key is absent */
+    struct lk_ledger l;
+    struct lk_ledger_line line = {.forecast = {.id = "1",
+                                               .date = "d",
+                                               .program = "p",
+                                               .question = "q",
+                                               .job = "j",
+                                               .job_file = "f",
+                                               .step_s = 1,
+                                               .lo_s = 1,
+                                               .hi_s = 1,
+                                               .level = 0.9,
+                                               .site_factor = 1}};
+    struct lk_config *c = &line.forecast.config;
+    char *path = scratch_path(dir, "l.jsonl");
+
+    for (size_t at = 0; at + sizeof other <= sizeof *c; at += sizeof other)
+        memcpy((char *)c + at, &other, sizeof other);
+    c->algo = LK_ALGO_AUTO;
+    c->grad_dtype = LK_GRAD_OWN;
+    ck_assert_msg(lk_ledger_append(path, &line, 1) == LK_OK, "%s", lk_error_text());
+    l = read_ledger("l.jsonl");
+    ck_assert_uint_eq(l.n, 1);
+    ck_assert(lk_config_equal(&l.lines[0].forecast.config, c));
+    lk_ledger_fini(&l);
+    free(path);
+}
+END_TEST
+
+static const struct {
+    const char *members, *gpus;
+} schemes[] = {
+    {"\"tensor_parallel\": 2,\n", "4"},
+    {"\"overlap\": \"partial\",\n", "2"},
+    {"\"sharding\": \"local-sgd\", \"period\": 4,\n", "2"},
+    {"\"compression\": \"fp16\",\n", "2"},
+};
+
+/* A forecast is kept whatever the job's scheme is, and is found again when it is made again. */
+START_TEST(schemes_of_jobs_are_kept)
+{
+    struct lk_ledger l;
+
+    copy_job_with(schemes[_i].members);
+    for (int i = 0; i < 2; i++) {
+        says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus %s", dir,
+             schemes[_i].gpus);
+        l = read_ledger("job/forecasts.jsonl");
+        ck_assert_uint_eq(l.n, 1);
+        lk_ledger_fini(&l);
+    }
 }
 END_TEST
 
@@ -301,6 +369,8 @@ SUITE(ledger, c)
     tcase_add_test(c, a_run_that_was_before_scores_nothing);
     tcase_add_test(c, the_next_import_scores_a_forecast);
     tcase_add_test(c, nothing_is_kept_where_nobody_wants_it);
+    tcase_add_test(c, a_configuration_is_kept_whole);
+    tcase_add_loop_test(c, schemes_of_jobs_are_kept, 0, (int)LK_COUNT(schemes));
     tcase_add_test(c, a_damaged_line_is_left_out);
     tcase_add_test(c, errors_of_the_site_widen_what_is_forecast);
     tcase_add_test(c, writers_do_not_mix);
