@@ -63,7 +63,7 @@ void rig_define(struct cuda_rig *r, const struct lk_op *op, const void *args);
     (!(r)->large ? (size_t)(host) : (r)->shift ? (size_t)(shifted) : LK_COUNT(table))
 
 #define ULP 0x1p-23
-/* Bound of a sum of k products of numbers below 1 in float, as in tests/kernels/test_kernels.c. */
+/* Bound of a sum of k products of numbers below 1 in float, as in tests/rigs/kernel_pair.h. */
 #define SUM_BOUND(k) (ULP * (4 + (double)(k) / 2))
 
 #endif

@@ -1,31 +1,15 @@
 /*
  * Compare every float32 op with its float64 definition, over sizes that are 1, odd, and around the
  * widths of vectors and blocks; check that accumulating adds and not accumulating overwrites.
- *
- * Tolerances: a sum of k products of numbers below 1 has k rounding errors, each at most half an
- * ulp of the running sum, which walk at random: sqrt(k) of them, of a sum of about sqrt(k), is k /
- * 2 ulp of 1. A few more ulp are allowed, which matters for small k.
+ * Tolerances are those of tests/rigs/kernel_pair.h.
  */
 #include "kernels/ops.h"
 #include "tests/rigs/kernel_pair.h"
 #include "tests/rigs/suite.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ULP              ((double)FLT_EPSILON)
-#define SUM_TOLERANCE(k) (ULP * (4 + (double)(k) / 2))
-
-/* Runs both implementations with the same scalars; pointers differ, so there are two argument
- * lists: RUN(op, (float pointers), (double pointers), scalars...). */
-#define UNWRAP(...) __VA_ARGS__
-#define RUN(op, floats, doubles, ...)                                                              \
-    do {                                                                                           \
-        lk_op_##op.cpu(&(struct lk_##op##_args){UNWRAP floats, __VA_ARGS__});                      \
-        lk_op_##op.ref(&(struct lk_##op##_args){UNWRAP doubles, __VA_ARGS__});                     \
-    } while (0)
 
 static struct lk_rng generator(int i)
 {

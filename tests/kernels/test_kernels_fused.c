@@ -8,14 +8,6 @@
 
 enum { ROWS = 5, INPUTS = 24, OUTPUTS = 17, STRIDE = 20 };
 
-/* Run an op in both types: RUN(op, (float pointers), (double pointers), scalars...). */
-#define UNWRAP(...) __VA_ARGS__
-#define RUN(op, floats, doubles, ...)                                                              \
-    do {                                                                                           \
-        lk_op_##op.cpu(&(struct lk_##op##_args){UNWRAP floats, __VA_ARGS__});                      \
-        lk_op_##op.ref(&(struct lk_##op##_args){UNWRAP doubles, __VA_ARGS__});                     \
-    } while (0)
-
 static void same(const struct pair *a, const struct pair *b)
 {
     ck_assert_uint_eq(a->n, b->n);

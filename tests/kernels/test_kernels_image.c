@@ -1,26 +1,15 @@
 /*
  * The ops of image models: each float32 op against its float64 definition, and each backward
  * definition against central differences of its forward one; tolerances are those of
- * tests/kernels/test_kernels.c and tests/kernels/test_kernels_gradients.c.
+ * tests/rigs/kernel_pair.h and tests/kernels/test_kernels_gradients.c.
  */
 #include "kernels/ops_image.h"
 #include "tests/rigs/kernel_pair.h"
 #include "tests/rigs/suite.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ULP              ((double)FLT_EPSILON)
-#define SUM_TOLERANCE(k) (ULP * (4 + (double)(k) / 2))
-
-#define UNWRAP(...) __VA_ARGS__
-#define RUN(op, floats, doubles, ...)                                                              \
-    do {                                                                                           \
-        lk_op_##op.cpu(&(struct lk_##op##_args){UNWRAP floats, __VA_ARGS__});                      \
-        lk_op_##op.ref(&(struct lk_##op##_args){UNWRAP doubles, __VA_ARGS__});                     \
-    } while (0)
 
 static struct lk_rng generator(int i)
 {

@@ -4,11 +4,8 @@
 #include "tests/rigs/kernel_pair.h"
 #include "tests/rigs/suite.h"
 
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ULP ((double)FLT_EPSILON)
 
 /* The columns are orthonormal, also those that depended on others or were 0, and span what the
  * given ones span. */

@@ -1,11 +1,30 @@
-/* Buffers for tests of ops: the same values as float32 for op->cpu and as float64 for op->ref. */
+/*
+ * Buffers for tests of ops: the same values as float32 for op->cpu and as float64 for op->ref.
+ *
+ * Tolerances: a sum of k products of numbers below 1 has k rounding errors, each at most half an
+ * ulp of the running sum, which walk at random: sqrt(k) of them, of a sum of about sqrt(k), is k /
+ * 2 ulp of 1. A few more ulp are allowed, which matters for small k.
+ */
 #ifndef LK_TESTS_KERNEL_PAIR_H
 #define LK_TESTS_KERNEL_PAIR_H
 
 #include "base/rng.h"
 
+#include <float.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#define ULP              ((double)FLT_EPSILON)
+#define SUM_TOLERANCE(k) (ULP * (4 + (double)(k) / 2))
+
+/* Run both implementations with the same scalars; pointers differ, so there are two argument
+ * lists: RUN(op, (float pointers), (double pointers), scalars...). */
+#define UNWRAP(...) __VA_ARGS__
+#define RUN(op, floats, doubles, ...)                                                              \
+    do {                                                                                           \
+        lk_op_##op.cpu(&(struct lk_##op##_args){UNWRAP floats, __VA_ARGS__});                      \
+        lk_op_##op.ref(&(struct lk_##op##_args){UNWRAP doubles, __VA_ARGS__});                     \
+    } while (0)
 
 struct pair {
     size_t n;
