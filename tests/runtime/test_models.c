@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"
-#include "tests/rigs/kernel_pair.h"
+#include "tests/rigs/model_bench.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
@@ -16,13 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const uint64_t timeout_ns = WAIT_PLENTY_NS;
-
 /* A small model, with all sizes different; batches shorter than the model's maximum. */
-static const struct row {
-    struct lk_model_config config;
-    int samples, context;
-} rows[] = {
+static const struct bench_row rows[] = {
     {{.name = "gpt",
       .layers = 2,
       .heads = 2,
@@ -55,95 +50,9 @@ static const struct row {
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-/* A model on a device, with gradients and one random batch. */
-struct bench {
-    struct lk_device *device;
-    struct lk_stream *stream;
-    struct lk_model *model;
-    struct lk_recorder *recorder; /* NULL: no recording */
-    void *grads;
-    struct lk_batch batch;
-    int32_t *inputs, *targets;
-    bool wide; /* reals are double */
-};
-
-static void bench_open_recorded(struct bench *b, const char *device, const struct row *r,
-                                struct lk_recorder *recorder)
-{
-    struct lk_device_config config = {.slowdown = 1, .recorder = recorder};
-    struct lk_track_info track = {.name = "compute", .kind = LK_TRACK_COMPUTE};
-    struct lk_rng g = lk_rng_init(77, 0);
-    size_t elems = 0, n = (size_t)(r->samples * r->context), real_bytes;
-    char *grad;
-
-    *b = (struct bench){.recorder = recorder};
-    must(lk_device_open(device, &config, &b->device));
-    must(lk_stream_create(b->device, &track, &b->stream));
-    must(lk_model_create(b->device, b->stream, &r->config, &b->model));
-    real_bytes = lk_device_real_bytes(b->device);
-    b->wide = real_bytes == sizeof(double);
-    for (size_t i = 0; i < b->model->n_params; i++)
-        elems += b->model->params[i].elems;
-    must(lk_device_alloc(b->device, elems * real_bytes, &b->grads));
-    memset(b->grads, 0x7f, elems * real_bytes); /* large numbers that must be overwritten */
-    grad = b->grads;
-    for (size_t i = 0; i < b->model->n_params; i++) {
-        b->model->params[i].grad = grad;
-        grad += b->model->params[i].elems * real_bytes;
-    }
-    b->inputs = random_tokens(&g, n, (size_t)r->config.vocab);
-    b->targets = random_tokens(&g, n, (size_t)r->config.vocab);
-    b->batch = (struct lk_batch){r->samples, lk_sample_text(r->context), b->inputs, b->targets};
-}
-
-static void bench_open(struct bench *b, const char *device, const struct row *r)
-{
-    bench_open_recorded(b, device, r, NULL);
-}
-
-static void bench_close(struct bench *b)
-{
-    lk_model_destroy(b->model);
-    lk_device_free(b->device, b->grads);
-    lk_stream_destroy(b->stream);
-    lk_device_close(b->device);
-    lk_recorder_destroy(b->recorder);
-}
-
-static double real_at(const struct bench *b, const lk_real *x, size_t i)
-{
-    return b->wide ? ((const double *)x)[i] : (double)((const float *)x)[i];
-}
-
-static double loss_of(struct bench *b)
-{
-    must(b->model->ops->forward(b->model, &b->batch, NAN));
-    must(lk_stream_sync(b->stream, lk_deadline_in(timeout_ns)));
-    return real_at(b, b->model->loss, 0);
-}
-
-static void backward(struct bench *b, double seed, bool accumulate)
-{
-    must(b->model->ops->backward(b->model, &b->batch, seed, accumulate, NULL));
-    must(lk_stream_sync(b->stream, lk_deadline_in(timeout_ns)));
-}
-
-/* Move away from GPT-2's small initial values, where most gradients are near
- * zero and prove little. */
-static void perturb(struct bench *b)
-{
-    struct lk_rng g = lk_rng_init(5, 0);
-
-    for (size_t i = 0; i < b->model->n_params; i++)
-        for (size_t j = 0; j < b->model->params[i].elems; j++) {
-            float v = (float)(0.4 * lk_rng_normal(&g));
-
-            if (b->wide)
-                ((double *)b->model->params[i].data)[j] += (double)v;
-            else
-                ((float *)b->model->params[i].data)[j] += v;
-        }
-}
+/* The perturbation moves away from GPT-2's small initial values, where most gradients are near zero
+ * and prove little. */
+static const double deviation = 0.4;
 
 /*
  * Central differences with step h have an error of h^2 |f'''| / 6, and 2^-52 |f| / h from rounding:
@@ -151,85 +60,20 @@ static void perturb(struct bench *b)
  */
 START_TEST(gradients_are_the_loss_derivatives)
 {
-    const double h = 1e-5, tolerance = 1e-8;
-    struct bench b;
-    size_t nonzero = 0;
-
-    bench_open(&b, "reference", &rows[_i]);
-    perturb(&b);
-    loss_of(&b);
-    backward(&b, 0.5, false);
-    for (size_t i = 0; i < b.model->n_params; i++) {
-        double *data = b.model->params[i].data;
-        const double *grad = b.model->params[i].grad;
-
-        for (size_t j = 0; j < b.model->params[i].elems; j++) {
-            double at = data[j], up, down;
-
-            data[j] = at + h;
-            up = loss_of(&b);
-            data[j] = at - h;
-            down = loss_of(&b);
-            data[j] = at;
-            ck_assert_msg(fabs(grad[j] - 0.5 * (up - down) / (2 * h)) <= tolerance,
-                          "%s[%zu]: gradient %.12g, difference %.12g", b.model->params[i].name, j,
-                          grad[j], 0.5 * (up - down) / (2 * h));
-            nonzero += fabs(grad[j]) > 100 * tolerance;
-        }
-    }
-    ck_assert_uint_gt(nonzero, 50);
-    bench_close(&b);
+    bench_check_derivatives(&rows[_i], deviation, 1e-5, 1e-8, 0);
 }
 END_TEST
 
 /* A few layers of sums of at most a few dozen terms: rounding stays below 100 ulp of numbers ~1. */
 START_TEST(cpu_follows_the_reference)
 {
-    const double tolerance = 1e-5;
-    struct bench cpu, ref;
-
-    bench_open(&cpu, "cpu", &rows[_i]);
-    bench_open(&ref, "reference", &rows[_i]);
-    ck_assert_uint_eq(cpu.model->n_params, ref.model->n_params);
-    for (size_t i = 0; i < cpu.model->n_params; i++)
-        for (size_t j = 0; j < cpu.model->params[i].elems; j++)
-            ck_assert_double_eq(real_at(&cpu, cpu.model->params[i].data, j),
-                                real_at(&ref, ref.model->params[i].data, j));
-    perturb(&cpu);
-    perturb(&ref);
-    ck_assert_double_eq_tol(loss_of(&cpu), loss_of(&ref), tolerance);
-    backward(&cpu, 1, false);
-    backward(&ref, 1, false);
-    for (size_t i = 0; i < cpu.model->n_params; i++)
-        for (size_t j = 0; j < cpu.model->params[i].elems; j++)
-            ck_assert_double_eq_tol(real_at(&cpu, cpu.model->params[i].grad, j),
-                                    real_at(&ref, ref.model->params[i].grad, j), tolerance);
-    bench_close(&cpu);
-    bench_close(&ref);
+    bench_check_devices(&rows[_i], deviation, 1e-5);
 }
 END_TEST
 
 START_TEST(accumulating_adds)
 {
-    struct bench b;
-    double *once;
-    size_t elems = 0, at = 0;
-
-    bench_open(&b, "reference", &rows[_i]);
-    for (size_t i = 0; i < b.model->n_params; i++)
-        elems += b.model->params[i].elems;
-    once = calloc(elems, sizeof *once);
-    ck_assert_ptr_nonnull(once);
-    loss_of(&b);
-    backward(&b, 1, false);
-    memcpy(once, b.grads, elems * sizeof *once);
-    loss_of(&b);
-    backward(&b, 2, true);
-    for (size_t i = 0; i < b.model->n_params; i++)
-        for (size_t j = 0; j < b.model->params[i].elems; j++, at++)
-            ck_assert_double_eq_tol(((double *)b.grads)[at], 3 * once[at], 1e-14);
-    free(once);
-    bench_close(&b);
+    bench_check_accumulation(&rows[_i], 1e-14);
 }
 END_TEST
 
@@ -265,7 +109,7 @@ START_TEST(the_hook_comes_once_a_parameter_in_order)
     struct bench b;
 
     bench_open(&b, "cpu", &rows[_i]);
-    loss_of(&b);
+    bench_loss(&b);
     must(b.model->ops->backward(b.model, &b.batch, 1, false, &hook));
     ck_assert_uint_eq(log.n, b.model->n_params);
     for (size_t i = 0; i < log.n; i++)
@@ -274,7 +118,7 @@ START_TEST(the_hook_comes_once_a_parameter_in_order)
     log = (struct hook_log){.answer = LK_EPEER};
     ck_assert_int_eq(b.model->ops->backward(b.model, &b.batch, 1, false, &hook), LK_EPEER);
     ck_assert_uint_eq(log.n, 1);
-    must(lk_stream_sync(b.stream, lk_deadline_in(timeout_ns)));
+    must(lk_stream_sync(b.stream, lk_deadline_in(WAIT_PLENTY_NS)));
     bench_close(&b);
 }
 END_TEST
@@ -307,11 +151,11 @@ START_TEST(gradients_are_marked_on_the_stream)
     must(lk_recorder_create(&b.recorder));
     must(lk_recorder_attach(b.recorder, &marks_sink, &marks));
     bench_open_recorded(&b, "cpu", &rows[_i], b.recorder);
-    loss_of(&b);
-    backward(&b, 1, false);
+    bench_loss(&b);
+    bench_backward(&b, 1, false, NULL);
     ck_assert_uint_eq(marks.n, 0); /* gradients were not requested */
     must(b.model->ops->backward(b.model, &b.batch, 1, false, &hook));
-    must(lk_stream_sync(b.stream, lk_deadline_in(timeout_ns)));
+    must(lk_stream_sync(b.stream, lk_deadline_in(WAIT_PLENTY_NS)));
     ck_assert_uint_eq(marks.n, b.model->n_params);
     ck_assert_mem_eq(marks.params, log.params, log.n * sizeof *log.params);
     bench_close(&b);
@@ -324,9 +168,9 @@ START_TEST(the_same_run_gives_the_same_bits)
 
     bench_open(&a, "cpu", &rows[_i]);
     bench_open(&b, "cpu", &rows[_i]);
-    ck_assert_double_eq(loss_of(&a), loss_of(&b));
-    backward(&a, 1, false);
-    backward(&b, 1, false);
+    ck_assert_double_eq(bench_loss(&a), bench_loss(&b));
+    bench_backward(&a, 1, false, NULL);
+    bench_backward(&b, 1, false, NULL);
     for (size_t i = 0; i < a.model->n_params; i++)
         ck_assert_mem_eq(a.model->params[i].grad, b.model->params[i].grad,
                          a.model->params[i].elems * sizeof(float));
@@ -347,13 +191,10 @@ enum { PRESETS = sizeof presets / sizeof *presets };
 /* Counts by hand: GPT-2 has 12 C^2 + 13 C a block, 2 C, (vocab + context) C. */
 START_TEST(presets_have_their_sizes)
 {
-    struct row r = {{.name = presets[_i].name, .max_samples = 1}, 1, 1};
-    struct lk_rng g = lk_rng_init(1, 1);
     struct bench b;
     size_t elems = 0;
-    int32_t *inputs, *targets;
 
-    bench_open(&b, "cpu", &(struct row){r.config, 0, 0});
+    bench_open(&b, "cpu", &(struct bench_row){{.name = presets[_i].name, .max_samples = 1}, 1, 0});
     ck_assert_uint_eq(b.model->n_params, presets[_i].params);
     for (size_t i = 0; i < b.model->n_params; i++) {
         const struct lk_param *p = &b.model->params[i];
@@ -365,11 +206,8 @@ START_TEST(presets_have_their_sizes)
     ck_assert_uint_eq(elems, presets[_i].elems);
     ck_assert_double_gt(b.model->flops_per_sample, 4.0 * (double)elems);
     /* Untrained: all tokens are about equally likely. */
-    inputs = random_tokens(&g, (size_t)b.model->sample.width, 256);
-    targets = random_tokens(&g, (size_t)b.model->sample.width, 256);
-    b.batch = (struct lk_batch){1, b.model->sample, inputs, targets};
     if (strcmp(presets[_i].name, "mlp") != 0)
-        ck_assert_double_eq_tol(loss_of(&b), log(256), 0.3);
+        ck_assert_double_eq_tol(bench_loss(&b), log(256), 0.3);
     bench_close(&b);
 }
 END_TEST
@@ -390,20 +228,7 @@ enum { BAD_CONFIGS = sizeof bad_configs / sizeof *bad_configs };
 
 START_TEST(bad_configurations_are_refused)
 {
-    struct lk_device_config config = {.slowdown = 1};
-    struct lk_track_info track = {.name = "compute", .kind = LK_TRACK_COMPUTE};
-    struct lk_device *d;
-    struct lk_stream *s;
-    struct lk_model *m = NULL;
-
-    must(lk_device_open("reference", &config, &d));
-    must(lk_stream_create(d, &track, &s));
-    ck_assert_msg(lk_model_create(d, s, &bad_configs[_i].config, &m) == LK_EUSAGE, "%s",
-                  lk_error_text());
-    ck_assert_msg(strstr(lk_error_text(), bad_configs[_i].message) != NULL, "%s", lk_error_text());
-    ck_assert_ptr_null(m);
-    lk_stream_destroy(s);
-    lk_device_close(d);
+    bench_check_refusal(&bad_configs[_i].config, bad_configs[_i].message);
 }
 END_TEST
 
@@ -444,7 +269,7 @@ static void folder_close(struct folder *f)
 /* Export from cpu, import on reference, and back: float32 is preserved. */
 START_TEST(weights_round_trip)
 {
-    struct row other = rows[_i];
+    struct bench_row other = rows[_i];
     struct folder f;
     struct bench a, b;
 
@@ -452,17 +277,17 @@ START_TEST(weights_round_trip)
     folder_open(&f);
     bench_open(&a, "cpu", &rows[_i]);
     bench_open(&b, "reference", &other);
-    ck_assert_double_ne(loss_of(&a), loss_of(&b));
+    ck_assert_double_ne(bench_loss(&a), bench_loss(&b));
     must(lk_model_export(a.model, f.path));
     must(lk_model_import(b.model, f.path));
     for (size_t i = 0; i < a.model->n_params; i++)
         for (size_t j = 0; j < a.model->params[i].elems; j++)
-            ck_assert_double_eq(real_at(&a, a.model->params[i].data, j),
-                                real_at(&b, b.model->params[i].data, j));
-    perturb(&a);
+            ck_assert_double_eq(bench_real(&a, a.model->params[i].data, j),
+                                bench_real(&b, b.model->params[i].data, j));
+    bench_perturb(&a, deviation);
     must(lk_model_export(b.model, f.path));
     must(lk_model_import(a.model, f.path));
-    ck_assert_double_eq_tol(loss_of(&a), loss_of(&b), 1e-5);
+    ck_assert_double_eq_tol(bench_loss(&a), bench_loss(&b), 1e-5);
     bench_close(&a);
     bench_close(&b);
     folder_close(&f);
@@ -501,7 +326,7 @@ START_TEST(bad_files_are_refused)
 
     folder_open(&f);
     bench_open(&b, "reference", &rows[0]);
-    before = loss_of(&b);
+    before = bench_loss(&b);
     must(lk_model_export(b.model, f.path));
     must(lk_file_read(f.path, &text, &size));
     if (bad_files[_i].find) {
@@ -516,7 +341,7 @@ START_TEST(bad_files_are_refused)
     free(text);
     ck_assert_int_eq(lk_model_import(b.model, f.path), LK_EPARSE);
     ck_assert_msg(strstr(lk_error_text(), bad_files[_i].message) != NULL, "%s", lk_error_text());
-    ck_assert_double_eq(loss_of(&b), before); /* nothing was changed */
+    ck_assert_double_eq(bench_loss(&b), before); /* nothing was changed */
     bench_close(&b);
     folder_close(&f);
 }
@@ -535,7 +360,6 @@ END_TEST
 
 SUITE(models, tc)
 {
-    tcase_add_checked_fixture(tc, NULL, pairs_free);
     tcase_add_loop_test(tc, gradients_are_the_loss_derivatives, 0, ROWS);
     tcase_add_loop_test(tc, cpu_follows_the_reference, 0, ROWS);
     tcase_add_loop_test(tc, accumulating_adds, 0, ROWS);

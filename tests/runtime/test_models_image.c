@@ -3,9 +3,9 @@
  * reference, the order of gradients, when weights are released, and torchvision's names and sizes.
  */
 #include "base/array.h"
-#include "base/rng.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"
+#include "tests/rigs/model_bench.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/ranks.h"
 #include "tests/rigs/scratch.h"
@@ -13,17 +13,13 @@
 #include "tests/rigs/waits.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const uint64_t timeout_ns = WAIT_PLENTY_NS;
 
 /* Small networks of each kind: both blocks, both stems, and VGG. */
-static const struct row {
-    struct lk_model_config config;
-    int samples;
-} rows[] = {
+static const struct bench_row rows[] = {
     {{.name = "resnet18",
       .layers = 10,
       .channels = 2,
@@ -32,7 +28,8 @@ static const struct row {
       .vocab = 3,
       .max_samples = 3,
       .seed = 1},
-     2},
+     2,
+     0},
     {{.name = "resnet50",
       .layers = 14,
       .channels = 1,
@@ -41,7 +38,8 @@ static const struct row {
       .vocab = 4,
       .max_samples = 2,
       .seed = 2},
-     2},
+     2,
+     0},
     {{.name = "resnet18",
       .layers = 10,
       .channels = 1,
@@ -49,7 +47,8 @@ static const struct row {
       .vocab = 3,
       .max_samples = 2,
       .seed = 3},
-     2},
+     2,
+     0},
     {{.name = "vgg16",
       .layers = 11,
       .channels = 1,
@@ -58,177 +57,32 @@ static const struct row {
       .vocab = 5,
       .max_samples = 2,
       .seed = 4},
-     1},
+     1,
+     0},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
-struct bench {
-    struct lk_device *device;
-    struct lk_stream *stream;
-    struct lk_model *model;
-    void *grads;
-    size_t elems; /* of all parameters */
-    struct lk_batch batch;
-    uint8_t *pixels;
-    int32_t *targets;
-    bool wide; /* reals are double */
-};
-
-static void bench_open(struct bench *b, const char *device, const struct row *r)
-{
-    const struct lk_device_config config = {.slowdown = 1};
-    const struct lk_track_info track = {.name = "compute", .kind = LK_TRACK_COMPUTE};
-    struct lk_rng g = lk_rng_init(77, 0);
-    size_t inputs, real_bytes;
-    char *grad;
-
-    *b = (struct bench){0};
-    must(lk_device_open(device, &config, &b->device));
-    must(lk_stream_create(b->device, &track, &b->stream));
-    must(lk_model_create(b->device, b->stream, &r->config, &b->model));
-    real_bytes = lk_device_real_bytes(b->device);
-    b->wide = real_bytes == sizeof(double);
-    for (size_t i = 0; i < b->model->n_params; i++)
-        b->elems += b->model->params[i].elems;
-    if (!r->config.described) {
-        must(lk_device_alloc(b->device, b->elems * real_bytes, &b->grads));
-        memset(b->grads, 0x7f, b->elems * real_bytes); /* to be overwritten */
-    }
-    grad = b->grads;
-    for (size_t i = 0; i < b->model->n_params && grad; i++) {
-        b->model->params[i].grad = grad;
-        grad += b->model->params[i].elems * real_bytes;
-    }
-    inputs = lk_sample_inputs(&b->model->sample);
-    must(lk_alloc(&b->pixels, (size_t)r->samples * inputs, 1));
-    for (size_t i = 0; i < (size_t)r->samples * inputs; i++)
-        b->pixels[i] = (uint8_t)lk_rng_below(&g, 256);
-    must(lk_alloc(&b->targets, (size_t)r->samples, sizeof *b->targets));
-    for (int i = 0; i < r->samples; i++)
-        b->targets[i] = (int32_t)lk_rng_below(&g, (uint64_t)b->model->vocab);
-    b->batch = (struct lk_batch){r->samples, b->model->sample, b->pixels, b->targets};
-}
-
-static void bench_close(struct bench *b)
-{
-    lk_model_destroy(b->model);
-    lk_device_free(b->device, b->grads);
-    lk_stream_destroy(b->stream);
-    lk_device_close(b->device);
-    free(b->pixels);
-    free(b->targets);
-}
-
-static double real_at(const struct bench *b, const void *x, size_t i)
-{
-    return b->wide ? ((const double *)x)[i] : (double)((const float *)x)[i];
-}
-
-static double loss_of(struct bench *b)
-{
-    must(b->model->ops->forward(b->model, &b->batch, NAN));
-    must(lk_stream_sync(b->stream, lk_deadline_in(timeout_ns)));
-    return real_at(b, b->model->loss, 0);
-}
-
-static void backward(struct bench *b, double seed, bool accumulate, const struct lk_grad_hook *hook)
-{
-    must(b->model->ops->backward(b->model, &b->batch, seed, accumulate, hook));
-    must(lk_stream_sync(b->stream, lk_deadline_in(timeout_ns)));
-}
-
-/* Move away from biases of 0, at which the relus of dark pixels would lie on their kink. */
-static void perturb(struct bench *b)
-{
-    struct lk_rng g = lk_rng_init(5, 0);
-
-    for (size_t i = 0; i < b->model->n_params; i++)
-        for (size_t j = 0; j < b->model->params[i].elems; j++)
-            ((double *)b->model->params[i].data)[j] += 0.2 * lk_rng_normal(&g);
-}
-
 /*
- * Central differences of step 1e-7 err by rounding, 2^-52 |f| / h, a few 1e-9, and where a relu or
- * a maximum turns within the step: at so short a step at no element here. Every seventh element of
- * a tensor is tried, the first one always.
+ * The perturbation moves away from biases of 0, at which the relus of dark pixels would lie on
+ * their kink. Central differences of step 1e-7 err by rounding, 2^-52 |f| / h, a few 1e-9, and
+ * where a relu or a maximum turns within the step: at so short a step at no element here.
  */
 START_TEST(gradients_are_the_loss_derivatives)
 {
-    const double h = 1e-7, tolerance = 1e-6;
-    struct bench b;
-    size_t nonzero = 0;
-
-    bench_open(&b, "reference", &rows[_i]);
-    perturb(&b);
-    loss_of(&b);
-    backward(&b, 0.5, false, NULL);
-    for (size_t i = 0; i < b.model->n_params; i++) {
-        double *data = b.model->params[i].data;
-        const double *grad = b.model->params[i].grad;
-        size_t step = b.model->params[i].elems / 16 + 1;
-
-        for (size_t j = 0; j < b.model->params[i].elems; j += step) {
-            double at = data[j], up, down;
-
-            data[j] = at + h;
-            up = loss_of(&b);
-            data[j] = at - h;
-            down = loss_of(&b);
-            data[j] = at;
-            ck_assert_msg(fabs(grad[j] - 0.5 * (up - down) / (2 * h)) <= tolerance,
-                          "%s[%zu]: gradient %.12g, difference %.12g", b.model->params[i].name, j,
-                          grad[j], 0.5 * (up - down) / (2 * h));
-            nonzero += fabs(grad[j]) > 100 * tolerance;
-        }
-    }
-    ck_assert_uint_gt(nonzero, 50);
-    bench_close(&b);
+    bench_check_derivatives(&rows[_i], 0.2, 1e-7, 1e-6, 16);
 }
 END_TEST
 
-/* Layers of sums of a few hundred terms, and divisions by deviations of few values. */
+/* Layers have sums of a few hundred terms, and divisions by deviations of few values. */
 START_TEST(cpu_follows_the_reference)
 {
-    const double tolerance = 2e-4;
-    struct bench cpu, ref;
-
-    bench_open(&cpu, "cpu", &rows[_i]);
-    bench_open(&ref, "reference", &rows[_i]);
-    ck_assert_double_eq_tol(loss_of(&cpu), loss_of(&ref), tolerance);
-    backward(&cpu, 1, false, NULL);
-    backward(&ref, 1, false, NULL);
-    for (size_t i = 0; i < cpu.model->n_params; i++)
-        for (size_t j = 0; j < cpu.model->params[i].elems; j++)
-            ck_assert_msg(fabs(real_at(&cpu, cpu.model->params[i].grad, j) -
-                               real_at(&ref, ref.model->params[i].grad, j)) <= tolerance,
-                          "%s[%zu]: %g, reference %g", cpu.model->params[i].name, j,
-                          real_at(&cpu, cpu.model->params[i].grad, j),
-                          real_at(&ref, ref.model->params[i].grad, j));
-    for (size_t i = 0; i < cpu.model->n_buffers; i++)
-        for (size_t j = 0; j < cpu.model->buffers[i].elems; j++)
-            ck_assert_double_eq_tol(real_at(&cpu, cpu.model->buffers[i].data, j),
-                                    real_at(&ref, ref.model->buffers[i].data, j), tolerance);
-    bench_close(&cpu);
-    bench_close(&ref);
+    bench_check_devices(&rows[_i], 0, 2e-4);
 }
 END_TEST
 
 START_TEST(accumulating_adds)
 {
-    struct bench b;
-    double *once = NULL;
-
-    bench_open(&b, "reference", &rows[_i]);
-    must(lk_alloc(&once, b.elems, sizeof *once));
-    loss_of(&b);
-    backward(&b, 1, false, NULL);
-    memcpy(once, b.grads, b.elems * sizeof *once);
-    loss_of(&b);
-    backward(&b, 2, true, NULL);
-    for (size_t i = 0; i < b.elems; i++)
-        ck_assert_double_eq_tol(((double *)b.grads)[i], 3 * once[i], 1e-11);
-    free(once);
-    bench_close(&b);
+    bench_check_accumulation(&rows[_i], 1e-11);
 }
 END_TEST
 
@@ -271,8 +125,8 @@ START_TEST(gradients_come_in_order_and_weights_are_released)
 
     bench_open(&b, "reference", &rows[_i]);
     log.b = &b;
-    loss_of(&b);
-    backward(&b, 1, false, &hook);
+    bench_loss(&b);
+    bench_backward(&b, 1, false, &hook);
     ck_assert_uint_eq(log.n, b.model->n_params);
     ck_assert_uint_eq(log.released, b.model->n_params);
     for (size_t i = 0; i < log.n; i++) {
@@ -298,7 +152,7 @@ static const int unequal[UNEQUAL] = {1, 3, 2};
 
 struct apart {
     double *grads[UNEQUAL], *buffers[UNEQUAL];
-    struct row row;
+    struct bench_row row;
     size_t elems;
 };
 
@@ -323,7 +177,7 @@ static enum lk_status run_part(struct rank *me)
     for (int r = 0; r < me->rank; r++)
         before += (size_t)unequal[r];
     b.batch.samples = unequal[me->rank];
-    b.batch.inputs = b.pixels + before * inputs;
+    b.batch.inputs = (uint8_t *)b.inputs + before * inputs;
     b.batch.targets = b.targets + before;
     LK_TRY(b.model->ops->forward(b.model, &b.batch, NAN));
     LK_TRY(b.model->ops->backward(b.model, &b.batch, unequal[me->rank] / 6.0, false, NULL));
@@ -352,8 +206,8 @@ START_TEST(unequal_batches_are_one_batch)
     a.row.samples = a.row.config.max_samples = 6;
     a.row.config.sync_batch_norm = true;
     bench_open(&whole, "reference", &a.row);
-    loss_of(&whole);
-    backward(&whole, 1, false, NULL);
+    bench_loss(&whole);
+    bench_backward(&whole, 1, false, NULL);
     for (int r = 0; r < UNEQUAL; r++) {
         must(lk_alloc(&a.grads[r], whole.elems, sizeof(double)));
         must(lk_alloc(&a.buffers[r], whole.model->buffer_elems, sizeof(double)));
@@ -393,8 +247,8 @@ static const struct {
 
 START_TEST(presets_have_the_published_sizes)
 {
-    const struct row r = {
-        {.name = sizes[_i].name, .max_samples = 1, .blank = true, .described = true}, 1};
+    const struct bench_row r = {
+        {.name = sizes[_i].name, .max_samples = 1, .blank = true, .described = true}, 1, 0};
     struct bench b;
     double first;
 
@@ -427,8 +281,8 @@ START_TEST(names_are_torchvisions)
                                         "layer2.0.downsample.1.weight",
                                         "layer2.0.downsample.1.bias",
                                         "layer2.1.conv1.weight"};
-    const struct row r = {{.name = "resnet18", .max_samples = 1, .blank = true, .described = true},
-                          1};
+    const struct bench_row r = {
+        {.name = "resnet18", .max_samples = 1, .blank = true, .described = true}, 1, 0};
     struct bench b;
 
     bench_open(&b, "cpu", &r);
@@ -445,13 +299,14 @@ END_TEST
 /* CIFAR-10's ResNet-18 with 10 classes: a stem of 3 x 3 and no pooling, which the text says. */
 START_TEST(small_images_get_a_small_stem)
 {
-    const struct row r = {{.name = "resnet18",
-                           .image = 32,
-                           .vocab = 10,
-                           .max_samples = 1,
-                           .blank = true,
-                           .described = true},
-                          1};
+    const struct bench_row r = {{.name = "resnet18",
+                                 .image = 32,
+                                 .vocab = 10,
+                                 .max_samples = 1,
+                                 .blank = true,
+                                 .described = true},
+                                1,
+                                0};
     struct bench b;
 
     bench_open(&b, "cpu", &r);
@@ -479,27 +334,16 @@ static const struct {
 
 START_TEST(bad_configurations_are_refused)
 {
-    const struct lk_device_config config = {.slowdown = 1};
-    const struct lk_track_info track = {.name = "compute", .kind = LK_TRACK_COMPUTE};
-    struct lk_device *d;
-    struct lk_stream *s;
-    struct lk_model *m = NULL;
-
-    must(lk_device_open("reference", &config, &d));
-    must(lk_stream_create(d, &track, &s));
-    ck_assert_int_eq(lk_model_create(d, s, &bad[_i].config, &m), LK_EUSAGE);
-    ck_assert_msg(strstr(lk_error_text(), bad[_i].message) != NULL, "%s", lk_error_text());
-    ck_assert_ptr_null(m);
-    lk_stream_destroy(s);
-    lk_device_close(d);
+    bench_check_refusal(&bad[_i].config, bad[_i].message);
 }
 END_TEST
 
 START_TEST(batches_that_do_not_fit_are_refused)
 {
-    const struct row one = {
+    const struct bench_row one = {
         {.name = "resnet18", .layers = 10, .channels = 2, .image = 8, .max_samples = 2, .seed = 1},
-        1};
+        1,
+        0};
     struct bench b;
 
     bench_open(&b, "cpu", &one);
@@ -518,12 +362,12 @@ END_TEST
 /* Weights and running statistics go through a file. */
 START_TEST(files_hold_buffers)
 {
-    struct row other = rows[0];
+    struct bench_row other = rows[0];
     struct bench a, b;
     char *path = scratch_path(scratch_dir, "weights");
 
     bench_open(&a, "cpu", &rows[0]);
-    loss_of(&a);
+    bench_loss(&a);
     must(lk_model_export(a.model, path));
     other.config.seed = 9;
     bench_open(&b, "cpu", &other);
@@ -531,7 +375,7 @@ START_TEST(files_hold_buffers)
     for (size_t i = 0; i < a.model->n_buffers; i++)
         ck_assert_mem_eq(a.model->buffers[i].data, b.model->buffers[i].data,
                          a.model->buffers[i].elems * sizeof(float));
-    ck_assert_double_eq(loss_of(&a), loss_of(&b));
+    ck_assert_double_eq(bench_loss(&a), bench_loss(&b));
     bench_close(&a);
     bench_close(&b);
     free(path);
