@@ -15,11 +15,6 @@ enum { RECORDS_MAX = 1 << 15 };
 
 /* ---- The folder ---- */
 
-static bool is_span_file(const char *name)
-{
-    return !strncmp(name, "rank", 4) && lk_ends_with(name, ".spans");
-}
-
 /* Set *at_ns to when a span file of a folder was written to last, if it is later. */
 static enum lk_status look(const char *folder, uint64_t *at_ns, bool *found)
 {
@@ -36,7 +31,7 @@ static enum lk_status look(const char *folder, uint64_t *at_ns, bool *found)
         free(path);
         path = NULL;
         LK_TRY(lk_path_join(&path, folder, names[i]));
-        if (!is_span_file(names[i]) || stat(path, &s))
+        if (!lk_span_file_is_named(names[i]) || stat(path, &s))
             continue;
         ns = (uint64_t)s.st_mtim.tv_sec * LK_NS_PER_S + (uint64_t)s.st_mtim.tv_nsec;
         if (ns <= *at_ns)
@@ -148,7 +143,7 @@ static enum lk_status read_ranks(const char *dir, struct lk_trace *traces, size_
     for (size_t i = 0; i < n_names; i++) {
         bool written;
 
-        if (!is_span_file(names[i]))
+        if (!lk_span_file_is_named(names[i]))
             continue;
         free(path);
         path = NULL;

@@ -130,13 +130,6 @@ static void remove_temporary(const char *dir, const char *name)
     free(path);
 }
 
-static bool is_span_file(const char *name)
-{
-    const char *dot = strrchr(name, '.');
-
-    return dot && !strncmp(name, "rank", 4) && !strcmp(dot, ".spans");
-}
-
 static void summarize(const struct conversion *r, struct lk_convert_summary *out)
 {
     *out = (struct lk_convert_summary){.n_ranks = r->n};
@@ -163,7 +156,7 @@ static enum lk_status convert(const char *dir, bool merged, struct lk_convert_su
     LK_TRY(lk_dir_list(dir, "", &names, &n_names));
     LK_TRY(lk_alloc(&r.traces, n_names, sizeof *r.traces));
     for (size_t i = 0; i < n_names; i++) {
-        if (is_span_file(names[i])) {
+        if (lk_span_file_is_named(names[i])) {
             found++;
             LK_KEEP(read_one(&r, names[i]));
         } else if (!strncmp(names[i], "rank", 4) && strstr(names[i], ".spans.tmp.")) {

@@ -83,6 +83,9 @@ enum lk_status lk_span_file_close(struct lk_span_file *f);
 
 /* ---- Reading ---- */
 
+/* Return true for the name of a rank's span file, rank*.spans. */
+bool lk_span_file_is_named(const char *name);
+
 /*
  * Read one rank's span file. A file whose writer was killed or failed gives all complete spans,
  * with out->truncated set. Nothing in the file is trusted: LK_EPARSE unless it is a whole span file

@@ -2,6 +2,7 @@
 #include "profiler/record/span_file.h"
 
 #include "base/array.h"
+#include "base/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -418,6 +419,11 @@ out:
     if (s->fd >= 0)
         close(s->fd);
     return st;
+}
+
+bool lk_span_file_is_named(const char *name)
+{
+    return !strncmp(name, "rank", 4) && lk_ends_with(name, ".spans");
 }
 
 enum lk_status lk_spans_read(const char *path, struct lk_trace *out)
