@@ -4,7 +4,6 @@
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,13 +11,7 @@
 
 static void put(const char *name, const char *text)
 {
-    char *path = scratch_path(scratch_dir, name);
-    FILE *f = fopen(path, "w");
-
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_ge(fputs(text, f), 0);
-    ck_assert_int_eq(fclose(f), 0);
-    free(path);
+    free(scratch_put(name, text, strlen(text)));
 }
 
 static enum lk_status get(const char *name, struct lk_cluster *out)

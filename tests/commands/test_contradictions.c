@@ -26,13 +26,7 @@ static const struct {
 
 static void write_text(const char *name, const char *text)
 {
-    char *path = scratch_path(scratch_dir, name);
-    FILE *f = fopen(path, "w");
-
-    ck_assert_ptr_nonnull(f);
-    fputs(text, f);
-    ck_assert_int_eq(fclose(f), 0);
-    free(path);
+    free(scratch_put(name, text, strlen(text)));
 }
 
 /* Write a job of so many parameters, with the rows from one on as runs, whose steps took so many

@@ -241,11 +241,8 @@ END_TEST
 static void append_text(const char *name, const char *text)
 {
     char *path = scratch_path(dir, name);
-    FILE *f = fopen(path, "a");
 
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_ge(fputs(text, f), 0);
-    ck_assert_int_eq(fclose(f), 0);
+    ck_assert_msg(lk_file_append(path, text, strlen(text)) == LK_OK, "%s", lk_error_text());
     free(path);
 }
 

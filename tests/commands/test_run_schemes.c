@@ -27,6 +27,18 @@ static void read_run(const char *name, struct lk_trace *trace, struct lk_job *jo
     must(lk_job_read(path, job));
 }
 
+/* Train a small mlp on two ranks into the folder `run`, with more options. */
+static void train(int steps, const char *options)
+{
+    struct program p;
+
+    program_run(&p, scratch_dir, 0,
+                "run -n2 --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --steps=%d "
+                "--warmup=0 --out=%s/run --force %s",
+                steps, scratch_dir, options);
+    program_fini(&p);
+}
+
 /* Add the bytes of a step's collectives of buckets, or of others, and count them. */
 static uint64_t bytes_of(const struct lk_trace *t, uint32_t step, bool buckets, int *out_n)
 {
@@ -97,14 +109,11 @@ START_TEST(a_run_says_what_it_exchanges)
     struct lk_trace t = {0};
     struct lk_job job = {0};
     struct lk_config current;
-    struct program p;
+    char options[256];
     int n;
 
-    program_run(&p, scratch_dir, 0,
-                "run -n2 --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --steps=%d "
-                "--warmup=0 --check-every=1 --out=%s/run --force %s",
-                STEPS, scratch_dir, runs[_i].options);
-    program_fini(&p);
+    snprintf(options, sizeof options, "--check-every=1 %s", runs[_i].options);
+    train(STEPS, options);
     read_run("run", &t, &job);
     ck_assert_uint_eq(bytes_of(&t, STEPS - 1, true, &n), runs[_i].bytes);
     ck_assert_int_eq(n, runs[_i].n);
@@ -137,11 +146,7 @@ START_TEST(clipping_is_in_the_trace)
     struct lk_job job = {0};
     struct program p;
 
-    program_run(&p, scratch_dir, 0,
-                "run -n2 --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --steps=%d "
-                "--warmup=0 --noise-every=1 --clip-norm=0.01 --out=%s/run --force",
-                STEPS, scratch_dir);
-    program_fini(&p);
+    train(STEPS, "--noise-every=1 --clip-norm=0.01");
     read_run("run", &t, &job);
     for (uint32_t step = 0; step < STEPS; step++) {
         double norm = counter_of(&t, step, "gradient norm before clipping");
@@ -162,14 +167,9 @@ START_TEST(the_rate_grows_over_an_epoch)
 {
     struct lk_trace t = {0};
     struct lk_job job = {0};
-    struct program p;
 
-    program_run(&p, scratch_dir, 0,
-                "run -n2 --model=mlp --channels=16 --context=8 --vocab=32 --steps=%d --warmup=0 "
-                "--samples=96 --lr-warmup=1epoch --learning-rate=0.01 --reference-batch=4 "
-                "--lr-scaling=sqrt --out=%s/run --force",
-                STEPS, scratch_dir);
-    program_fini(&p);
+    train(STEPS, "--samples=96 --lr-warmup=1epoch --learning-rate=0.01 --reference-batch=4 "
+                 "--lr-scaling=sqrt");
     read_run("run", &t, &job);
     for (uint32_t step = 0; step < STEPS; step++)
         ck_assert_double_eq_tol(counter_of(&t, step, "learning rate"),
@@ -188,7 +188,6 @@ START_TEST(a_replay_has_the_words)
     } rows[] = {{"", 4 * 65536}, {"--compression=bf16", 2 * 65536}, {"--sharding=diloco", 0}};
     struct lk_trace t = {0};
     struct lk_job job = {0};
-    char path[512];
     struct program p;
     int n;
 
@@ -197,8 +196,7 @@ START_TEST(a_replay_has_the_words)
                 "--force %s",
                 scratch_dir, rows[_i].options);
     program_fini(&p);
-    snprintf(path, sizeof path, "%s/run/k2-b8-a1-r0/rank0.trace.json.gz", scratch_dir);
-    must(lk_trace_read(path, &t));
+    read_run("run", &t, &job);
     ck_assert_uint_eq(bytes_of(&t, 1, true, &n), rows[_i].bytes);
     lk_trace_fini(&t);
     lk_job_fini(&job);
@@ -221,23 +219,15 @@ START_TEST(a_replay_does_as_the_job)
 {
     struct lk_trace t = {0};
     struct lk_job job = {0};
-    char path[512];
     struct program p;
     int n;
 
-    program_run(&p, scratch_dir, 0,
-                "run -n2 --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --steps=4 "
-                "--warmup=0 --out=%s/run --force %s",
-                scratch_dir, taken[_i].run);
-    program_fini(&p);
+    train(4, taken[_i].run);
     program_run(&p, scratch_dir, 0,
                 "replay %s/run/job.json -n2 --steps=4 --warmup=0 --out=%s/again --force %s",
                 scratch_dir, scratch_dir, taken[_i].replay);
     program_fini(&p);
-    snprintf(path, sizeof path, "%s/again/k2-b8-a1-r0/rank0.trace.json.gz", scratch_dir);
-    must(lk_trace_read(path, &t));
-    snprintf(path, sizeof path, "%s/again/job.json", scratch_dir);
-    must(lk_job_read(path, &job));
+    read_run("again", &t, &job);
     ck_assert_uint_eq(bytes_of(&t, 3, true, &n), taken[_i].bytes);
     ck_assert_int_eq(job.averaging_period, taken[_i].period);
     lk_trace_fini(&t);

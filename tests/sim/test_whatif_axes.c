@@ -189,17 +189,6 @@ struct rig {
     struct lk_axis_value values[LK_AXIS_COUNT];
 };
 
-static char *write_text(const char *name, const char *text)
-{
-    char *path = scratch_path(scratch_dir, name);
-    FILE *f = fopen(path, "w");
-
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_ge(fputs(text, f), 0);
-    ck_assert_int_eq(fclose(f), 0);
-    return path;
-}
-
 /* Set AXIS=VALUE pairs, separated by spaces; one value each. */
 static void set_axes(struct rig *r, const char *axes)
 {
@@ -223,8 +212,8 @@ static void set_axes(struct rig *r, const char *axes)
 
 static void rig_init(struct rig *r, const char *cluster_text)
 {
-    char *job = write_text("job.json", job_text);
-    char *cluster = write_text("cluster.json", cluster_text);
+    char *job = scratch_put("job.json", job_text, strlen(job_text));
+    char *cluster = scratch_put("cluster.json", cluster_text, strlen(cluster_text));
 
     *r = (struct rig){.q = {.level = 0.9, .draws = 20, .seed = 1}};
     ck_assert_msg(lk_job_read(job, &r->job) == LK_OK, "%s", lk_error_text());

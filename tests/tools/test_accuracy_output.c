@@ -19,13 +19,9 @@ static const struct {
 
 START_TEST(a_table_is_not_written_over)
 {
-    char *command, *path = scratch_path(scratch_dir, "table.csv"), *text;
-    FILE *f = fopen(path, "w");
+    char *command, *path = scratch_put("table.csv", "measured", 8), *text;
     int status;
 
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_ge(fputs("measured", f), 0);
-    ck_assert_int_eq(fclose(f), 0);
     ck_assert_int_eq(lk_asprintf(&command,
                                  LK_BUILD_DIR "/bench/accuracy_scaling %s '%s' > '%s/said' 2>&1",
                                  calls[_i].option, path, scratch_dir),

@@ -31,13 +31,9 @@ static const char program[] =
 /* Run bench/overhead with that script, in dir; the output is in dir/said. */
 static int overhead(const char *pairs, const char *options)
 {
-    char *path = scratch_path(scratch_dir, "lockstep"), *command;
-    FILE *f = fopen(path, "w");
+    char *path = scratch_put("lockstep", program, strlen(program)), *command;
     int status;
 
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_ge(fputs(program, f), 0);
-    ck_assert_int_eq(fclose(f), 0);
     ck_assert_int_eq(lk_asprintf(&command,
                                  "chmod +x '%s' && b=$(realpath " LK_BUILD_DIR
                                  "/bench/overhead) && cd '%s' && "
@@ -82,12 +78,7 @@ END_TEST
 
 START_TEST(the_tool_may_have_a_blank)
 {
-    char *path = scratch_path(scratch_dir, "a tool.so");
-    FILE *f = fopen(path, "w");
-
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_eq(fclose(f), 0);
-    free(path);
+    free(scratch_put("a tool.so", "", 0));
     if (overhead("2", "--with nvtx --nvtx-tool 'a tool.so'"))
         ck_abort_msg("%s", scratch_read(scratch_dir, "said"));
     assert_text("said", "nvtx");
