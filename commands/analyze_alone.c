@@ -23,6 +23,12 @@ void analyze_alone_fini(struct alone *a)
     lk_cluster_fini(&a->cluster);
 }
 
+/* Return true if a bucket's collective is one of all ranks that cluster files have. */
+static bool is_priced(const struct lk_analysis_bucket *b, const struct lk_run_info *info)
+{
+    return b->bytes && b->coll < LK_BARRIER && b->ranks == info->world_size;
+}
+
 /* Return true if a run's ranks are surely of another kind of machine than the cluster's. */
 static bool is_elsewhere(const struct alone *alone, const struct lk_run_info *info)
 {
@@ -43,8 +49,8 @@ enum lk_status analyze_alone_compare(const struct alone *alone, struct lk_analys
     for (size_t i = 0; i < a->n_buckets; i++) {
         struct lk_cost c = {.seconds = NAN};
 
-        if (a->buckets[i].bucket >= 0 && a->buckets[i].bytes)
-            LK_TRY(lk_cost_eval(alone->cost, LK_ALL_REDUCE, LK_ALGO_AUTO, info->world_size,
+        if (a->buckets[i].bucket >= 0 && is_priced(&a->buckets[i], info))
+            LK_TRY(lk_cost_eval(alone->cost, a->buckets[i].coll, LK_ALGO_AUTO, info->world_size,
                                 info->nodes, &a->buckets[i].bytes, 1, &c));
         alone_s[i] = c.seconds;
     }
@@ -59,7 +65,7 @@ out:
 /* A row: what the job's collectives of a bucket take, and the same one alone. Rates are bus
  * bandwidths. */
 #define BESIDE_COLUMNS(X)                                                                          \
-    X("collective", "collective", LK_DIM_NONE, -1, lk_coll_name(coll))                             \
+    X("collective", "collective", LK_DIM_NONE, -1, lk_coll_name(b->coll))                             \
     X("bucket", "bucket", LK_DIM_NONE, -1, b->bucket >= 0 ? (double)b->bucket : NAN)               \
     X("bytes", "size", LK_DIM_BYTES, -1, (double)b->bytes)                                         \
     X("n", "n", LK_DIM_NONE, -1, (double)b->n)                                                     \
@@ -73,28 +79,18 @@ out:
     X("alone_busbw_Bps", "alone", LK_DIM_RATE, -1, (double)b->bytes *factor / c.seconds)           \
     X("evidence", "evidence", LK_DIM_NONE, -1, lk_evidence_name(c.evidence))
 
-/* Return true if a bucket's collective is one that cluster files have. */
-static bool collective_of(const struct lk_analysis_bucket *b, enum lk_coll *out)
-{
-    *out = LK_ALL_REDUCE; /* of gradients */
-    return b->bytes &&
-           (b->bucket >= 0 || (b->function && lk_coll_find(b->function, strlen(b->function), out) &&
-                               *out < LK_BARRIER));
-}
-
 static enum lk_status add_beside(const struct alone *alone, const struct lk_analysis *a,
                                  const struct lk_analysis_bucket *b, struct lk_table *t)
 {
     const struct lk_run_info *info = lk_run_about(a->run);
     enum lk_status st = LK_OK;
     struct lk_cost c = {.seconds = NAN, .lo = NAN, .hi = NAN, .evidence = LK_EVIDENCE_NONE};
-    enum lk_coll coll;
     double factor;
 
-    if (!collective_of(b, &coll))
+    if (!is_priced(b, info))
         return LK_OK;
-    factor = lk_coll_busbw_factor(coll, info->world_size);
-    st = lk_cost_eval(alone->cost, coll, LK_ALGO_AUTO, info->world_size, info->nodes, &b->bytes, 1,
+    factor = lk_coll_busbw_factor(b->coll, b->ranks);
+    st = lk_cost_eval(alone->cost, b->coll, LK_ALGO_AUTO, info->world_size, info->nodes, &b->bytes, 1,
                       &c);
     if (st == LK_EEVIDENCE)
         st = LK_OK;

@@ -352,16 +352,12 @@ struct traffic {
 static struct traffic traffic_of(const struct lk_analysis *a)
 {
     struct traffic t = {0, 0};
-    int ranks = lk_run_world_size(a->run);
 
     for (const struct lk_analysis_bucket *b = a->buckets; b < a->buckets + a->n_buckets; b++) {
-        enum lk_coll coll = LK_ALL_REDUCE;
-
         t.buckets += b->bucket >= 0;
-        if (b->bucket >= 0 ||
-            (b->function && lk_coll_find(b->function, strlen(b->function), &coll)))
-            t.sent_bytes += lk_coll_wire_bytes(coll, (double)b->bytes, ranks) * (double)b->n /
-                            (double)a->run->n_steps;
+        if (b->coll < LK_COLL_COUNT)
+            t.sent_bytes += lk_coll_wire_bytes(b->coll, (double)b->bytes, b->ranks) *
+                            (double)b->n / (double)a->run->n_steps;
     }
     return t;
 }

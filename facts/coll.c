@@ -4,6 +4,7 @@
 #include "base/array.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 const struct lk_words lk_coll_words = LK_WORDS("a collective", LK_COLL_LIST);
@@ -87,6 +88,16 @@ bool lk_coll_find(const char *name, size_t n, enum lk_coll *out)
             return true;
         }
     return false;
+}
+
+size_t lk_coll_split(const char *name, int *ranks)
+{
+    const char *of = strstr(name, " of ");
+    int group = 0;
+
+    if (of && sscanf(of, " of %d ranks", &group) == 1 && group > 0 && group < *ranks)
+        *ranks = group;
+    return of ? (size_t)(of - name) : strlen(name);
 }
 
 bool lk_coll_is(const char *name, enum lk_coll c)

@@ -70,6 +70,9 @@ const char *lk_coll_kineto_name(enum lk_coll c);
  * and underscores do not count. Return false for a name that is in no list.
  */
 bool lk_coll_find(const char *name, size_t n, enum lk_coll *out);
+/* Split a name as traces have it, "reduce_scatter of 4 ranks": return the length of the
+ * collective's own. *ranks: the run's, and of a group of fewer the group's. */
+size_t lk_coll_split(const char *name, int *ranks);
 /* Return true if the name, NUL-terminated, is one of that collective's. */
 bool lk_coll_is(const char *name, enum lk_coll c);
 /* Return Chakra's number of a collective, or -1; find the collective of a number, or return false.

@@ -247,6 +247,20 @@ static int row_order(const struct lk_analysis *a, const struct lk_analysis_bucke
     return by_name ? by_name : magnitude(b->bytes) - magnitude(x->bytes);
 }
 
+/* Set which collective a row is, of how many ranks. Without a name, of gradients it is DDP's. */
+static void set_coll(const struct lk_analysis *a, const struct lk_collective *x,
+                     struct lk_analysis_bucket *b)
+{
+    const char *name = function_of(a, x);
+    bool reduces = x->bucket >= 0;
+    size_t n;
+
+    b->ranks = reduces ? lk_run_gradient_ranks(a->run) : lk_run_world_size(a->run);
+    n = lk_coll_split(name, &b->ranks);
+    if (!lk_coll_find(name, n, &b->coll))
+        b->coll = reduces ? LK_ALL_REDUCE : LK_COLL_COUNT;
+}
+
 static enum lk_status find_buckets(struct lk_analysis *a)
 {
     size_t capacity = 0;
@@ -268,6 +282,7 @@ static enum lk_status find_buckets(struct lk_analysis *a)
                                         .function = x->bucket < 0 ? function_of(a, x) : NULL,
                                         .bytes = x->bytes,
                                         .late_rank = -1};
+        set_coll(a, x, &a->buckets[at]);
         a->n_buckets++;
     }
     return LK_OK;
@@ -334,8 +349,7 @@ static void fill_bucket(const struct lk_analysis *a, struct lk_analysis_bucket *
         for (size_t k = 0;
              k < a->run->n && !row_order(a, b, lk_collective_of_(a, 0, &a->collectives[i])); k++)
             add_to_bucket(a, i, k, b, 1 / (double)(b->n * a->run->n));
-    if (b->bucket < 0)
-        b->bytes = (uint64_t)(bytes / (double)b->n);
+    b->bytes = (uint64_t)(bytes / (double)b->n);
     b->wire_s = lk_stats_mean(wire, b->n);
     b->wire_p95_s = lk_stats_quantile(wire, b->n, 0.95);
     for (size_t k = 0; k < a->run->n; k++)

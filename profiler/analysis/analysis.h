@@ -59,6 +59,7 @@
 
 #include "base/status.h"
 #include "base/table.h"
+#include "facts/coll.h"
 #include "facts/forecast.h"
 #include "profiler/analysis/findings.h"
 #include "profiler/analysis/run_set.h"
@@ -93,6 +94,8 @@ struct lk_analysis_rank {
 struct lk_analysis_bucket {
     int bucket;           /* -1: collectives of no gradients, of a function and of about a size */
     const char *function; /* of those, as NCCL names it, else NULL; of the run's */
+    enum lk_coll coll;    /* LK_COLL_COUNT: none that is known */
+    int ranks;            /* that it joins */
     uint64_t bytes;       /* the mean; 0: not known */
     size_t n;             /* collectives */
     double ready_s;       /* from the start of the last backward */

@@ -83,7 +83,7 @@ static double since(uint64_t from, uint64_t to)
       b->wire_s > 0 && b->bytes && ranks > 1 ? (double)b->bytes / b->wire_s : NAN)                             \
     X("busbw_Bps",  "busbw",       LK_DIM_RATE,  0,                                                \
       b->bucket >= 0 && ranks > 1 && b->wire_s > 0 && b->bytes                                                 \
-          ? (double)b->bytes / b->wire_s * lk_coll_busbw_factor(LK_ALL_REDUCE, ranks) : NAN)       \
+          ? (double)b->bytes / b->wire_s * lk_coll_busbw_factor(b->coll, b->ranks) : NAN)       \
     X("late_rank",  "late rank",   LK_DIM_NONE,  -1, late ? (double)lk_run_rank(a->run, (size_t)b->late_rank) : NAN)            \
     X("late_share", "late at",     LK_DIM_NONE,  3,  late ? (double)b->n_late / n : NAN)           \
     X("late_by_s",  "by",          LK_DIM_TIME,  0,  late ? b->late_by_s : NAN)                    \

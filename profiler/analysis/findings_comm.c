@@ -73,7 +73,7 @@ enum lk_status lk_find_wire_(struct lk_analysis *a)
         return LK_OK;
     (void)lk_units_format(LK_DIM_RATE,
                           (double)big->bytes / big->wire_s *
-                              lk_coll_busbw_factor(LK_ALL_REDUCE, lk_run_gradient_ranks(a->run)),
+                              lk_coll_busbw_factor(big->coll, big->ranks),
                           rate, sizeof rate);
     LK_PASS(lk_finding_add_(
         a, LK_FINDING_WIRE, -1, cost,

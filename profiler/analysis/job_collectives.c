@@ -119,16 +119,14 @@ static enum lk_status collect(struct collecting *c, const struct lk_run *run)
 
 /* ---- Concluding ---- */
 
-/* Split a name as an importer writes it: "reduce_scatter of 4 ranks". */
 static enum lk_status set_function(const char *name, int world_size, struct lk_job_collective *out)
 {
-    const char *of = strstr(name, " of ");
-    int ranks = 0;
+    int ranks = world_size;
+    size_t n = lk_coll_split(name, &ranks);
 
-    if (of && sscanf(of, " of %d ranks", &ranks) == 1 && ranks < world_size)
+    if (ranks < world_size)
         out->ranks = ranks;
-    return *name ? lk_strndup(&out->function, name, of ? (size_t)(of - name) : strlen(name))
-                 : lk_strdup(&out->function, "unknown");
+    return *name ? lk_strndup(&out->function, name, n) : lk_strdup(&out->function, "unknown");
 }
 
 /* Make a collective of its sums; its bytes and time a step are those of the traces. */

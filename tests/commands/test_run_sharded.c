@@ -169,10 +169,100 @@ START_TEST(is_replayed)
 }
 END_TEST
 
+/* Fill the values of a column of a table of CSV, as many rows as there are; return how many. */
+static int column_of(const char *csv, const char *column, double *out, int most)
+{
+    size_t commas = 0, length = strlen(column);
+    const char *at = csv, *line = strchr(csv, '\n');
+    int n = 0;
+
+    ck_assert_ptr_nonnull(line);
+    while (strncmp(at, column, length) != 0 || !strchr(",\n", at[length])) {
+        at = strchr(at, ',');
+        ck_assert_msg(at && at < line, "no column %s: %s", column, csv);
+        at++;
+        commas++;
+    }
+    for (; line && line[1]; line = strchr(line + 1, '\n')) {
+        const char *cell = line + 1;
+
+        for (size_t i = 0; i < commas; i++)
+            cell = strchr(cell, ',') + 1;
+        ck_assert_int_lt(n, most);
+        out[n++] = strchr(",\n", *cell) ? NAN : strtod(cell, NULL);
+    }
+    return n;
+}
+
+/* Of what a rank's ring sends for a unit's gradients the bus bandwidth is made: a reduce-scatter's,
+ * of the group. */
+START_TEST(bus_bandwidth_is_of_what_gradients_take)
+{
+    enum { ROWS = 64 };
+    const struct row *r = &rows[_i];
+    double bucket[ROWS], algbw[ROWS], busbw[ROWS], sharers = r->group ? r->group : r->ranks;
+    char *out = scratch_path(scratch_dir, "run");
+    struct program p;
+    int n, units = 0;
+
+    program_run(&p, scratch_dir, 0, "run -n%d -a%d --out=%s " TINY "%s", r->ranks, r->accumulation,
+                out, r->options);
+    program_fini(&p);
+    program_run(&p, scratch_dir, 0, "analyze %s --table=buckets --format=csv", out);
+    n = column_of(p.out, "bucket", bucket, ROWS);
+    ck_assert_int_eq(column_of(p.out, "algbw_Bps", algbw, ROWS), n);
+    ck_assert_int_eq(column_of(p.out, "busbw_Bps", busbw, ROWS), n);
+    for (int i = 0; i < n; i++) {
+        if (bucket[i] < 0)
+            continue;
+        ck_assert_double_eq_tol(busbw[i] / algbw[i], (sharers - 1) / sharers, 1e-9);
+        units++;
+    }
+    ck_assert_int_gt(units, 1);
+    program_fini(&p);
+    free(out);
+}
+END_TEST
+
+/* By the ring's formulas ZeRO 1 sends what an all-reduce does, full sharding half as much again. */
+static const struct sent {
+    const char *options;
+    int ranks;
+    double of_ddp;
+} sent[] = {{"--sharding=zero1", 2, 1},
+            {"--sharding=zero3", 3, 1.5},
+            /* in a group 3/2 of the parameters, and an all-reduce of the shards, 1/2, against 3/2 */
+            {"--sharding=hsdp --shard-group=2", 4, 4.0 / 3},
+            {"--compression=bf16", 2, 0.5}};
+
+START_TEST(sends_by_the_rings_formula)
+{
+    const struct sent *s = &sent[_i];
+    char *plain = scratch_path(scratch_dir, "plain"), *out = scratch_path(scratch_dir, "run");
+    double bytes[2];
+    struct program p;
+
+    program_run(&p, scratch_dir, 0, "run -n%d --out=%s " TINY, s->ranks, plain);
+    program_fini(&p);
+    program_run(&p, scratch_dir, 0, "run -n%d --out=%s " TINY "%s", s->ranks, out, s->options);
+    program_fini(&p);
+    program_run(&p, scratch_dir, 0, "analyze %s %s --table=configurations --format=csv", plain,
+                out);
+    ck_assert_int_eq(column_of(p.out, "sent_bytes", bytes, 2), 2);
+    ck_assert_double_eq_tol(fmax(bytes[0], bytes[1]) / fmin(bytes[0], bytes[1]),
+                            fmax(s->of_ddp, 1 / s->of_ddp), 0.03); /* units are padded */
+    program_fini(&p);
+    free(plain);
+    free(out);
+}
+END_TEST
+
 SUITE(run_sharded, t)
 {
     tcase_set_timeout(t, 120);
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(t, says_what_ranks_divide, 0, (int)LK_COUNT(rows));
     tcase_add_loop_test(t, is_replayed, 0, (int)LK_COUNT(rows));
+    tcase_add_loop_test(t, bus_bandwidth_is_of_what_gradients_take, 0, (int)LK_COUNT(rows));
+    tcase_add_loop_test(t, sends_by_the_rings_formula, 0, (int)LK_COUNT(sent));
 }
