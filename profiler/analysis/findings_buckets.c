@@ -13,16 +13,17 @@ static const double late_first_bucket = 0.5; /* of the backward */
 /* ---- Reductions that are not needed ---- */
 
 /* Return true if gradients are reduced in every micro-batch: each bucket as often as there are
- * some. */
+ * some. PowerSGD takes three collectives each time. */
 static bool reduces_every_time(const struct lk_analysis *a, int accumulation)
 {
+    size_t times = lk_run_about(a->run)->compression == LK_COMPRESSION_POWERSGD ? 3 : 1;
     size_t buckets = 0;
 
     for (size_t i = 0; i < a->n_buckets; i++) {
         if (a->buckets[i].bucket < 0)
             continue;
         buckets++;
-        if (a->buckets[i].n < (size_t)accumulation * a->run->n_steps)
+        if (a->buckets[i].n < times * (size_t)accumulation * a->run->n_steps)
             return false;
     }
     return buckets > 0;
@@ -130,6 +131,7 @@ enum lk_status lk_find_first_bucket_(struct lk_analysis *a)
     double exposed = lk_exposed_wire_(a);
 
     if (isnan(a->first_ready) || lk_run_world_size(a->run) < 2 ||
+        lk_sharding_traits(lk_run_about(a->run)->sharding)->pace != LK_PACE_STEP ||
         a->first_ready < late_first_bucket || exposed < LK_FINDING_EXPOSED_SHARE * a->step_s)
         return LK_OK;
     return lk_finding_add_(
