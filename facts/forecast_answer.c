@@ -181,7 +181,7 @@ static enum lk_status say_headline(struct lk_forecast *f, const struct lk_foreca
     char words[LK_ANSWER_WORDS], step[6 * NUMBER_BYTES], rate[NUMBER_BYTES], reference[128];
     char value[NUMBER_BYTES], lo[NUMBER_BYTES], hi[NUMBER_BYTES], gpus[LK_ANSWER_WORDS + 64];
     char loss[128];
-    bool one = lk_config_replicas(&p->config) == 1;
+    bool one = p->config.world_size == 1;
 
     lk_answer_config(f, p, words, sizeof words);
     snprintf(gpus, sizeof gpus, "%d GPU%s%s%s", p->config.world_size, one ? "" : "s",

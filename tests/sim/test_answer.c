@@ -81,6 +81,21 @@ START_TEST(a_point_is_a_sentence)
 }
 END_TEST
 
+/* One replica of several GPUs is several GPUs. */
+START_TEST(a_replica_is_counted_in_gpus)
+{
+    struct lk_forecast_point p = point(8, 1, 1, 1);
+    struct lk_forecast f;
+
+    p.config.tensor_parallel = 4;
+    p.config.pipeline_parallel = 2;
+    make(&f, "8 GPUs, same local batch and accumulation", &p, 1);
+    ck_assert_int_eq(lk_answer_point(&f, 0), LK_OK);
+    ck_assert_str_eq(f.answer[0], "8 GPUs take 10.0 ms a step (9.00 to 12.0): 6,400 samples/s.");
+    lk_forecast_fini(&f);
+}
+END_TEST
+
 /* An end that is the estimate is a limit, and is said to be one. */
 static const struct {
     double lo_s, hi_s;
@@ -181,6 +196,7 @@ SUITE(answer, t)
 {
     tcase_add_loop_test(t, an_interval_of_one_side_says_so, 0, (int)LK_COUNT(sides));
     tcase_add_loop_test(t, a_point_is_a_sentence, 0, (int)LK_COUNT(points));
+    tcase_add_test(t, a_replica_is_counted_in_gpus);
     tcase_add_test(t, what_is_known_is_said);
     tcase_add_loop_test(t, rates_have_three_digits_and_counts_all, 0, (int)LK_COUNT(numbers));
     tcase_add_test(t, back_tests_are_a_sentence);
