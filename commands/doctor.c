@@ -16,6 +16,7 @@
 #include "facts/preset.h"
 #include "sim/throughput/throughput.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -187,8 +188,9 @@ static enum lk_status read_rate(const char *option, const char *text, const char
     char *end;
 
     *out = strtod(text, &end);
-    if (end == text || !(*out > 0) || isinf(*out))
-        return lk_fail(LK_EUSAGE, "--%s: '%s' is not a rate above 0", option, text);
+    if (end == text || !(*out > 0) || isinf(*out) || isalpha((unsigned char)*end))
+        return lk_fail(LK_EUSAGE, "--%s: '%.*s' is not a rate above 0, a number of samples/s",
+                       option, (int)strcspn(text, ","), text);
     *rest = end;
     return LK_OK;
 }
@@ -374,14 +376,19 @@ static int next_cause(const struct lk_diagnosis *d, const bool *taken)
     return found;
 }
 
-/* Name the causes, the likeliest first. */
 /* Say that nothing is lost that has to be explained; a cause that slows one GPU as much as all may
- * be likely all the same. */
-static enum lk_status say_no_loss(const struct lk_diagnosis *d, struct lk_page *page)
+ * be likely all the same. more: the rates are above what is to be expected. */
+static enum lk_status say_no_loss(const struct inputs *in, const struct lk_diagnosis *d,
+                                  bool more, struct lk_page *page)
 {
     bool tells;
     enum lk_cause first = lk_diagnosis_first(d, &tells);
 
+    if (more)
+        return lk_page_say(page,
+                           "That is more than is to be expected, so no loss has to be explained: "
+                           "are all rates of one batch, and of GPUs like %s's?",
+                           in->cluster.name);
     if (!tells || first == LK_CAUSE_NONE)
         return lk_page_say(page, "That is as expected, so nothing needs to be wrong, and small "
                                  "faults cannot be told.");
@@ -391,6 +398,7 @@ static enum lk_status say_no_loss(const struct lk_diagnosis *d, struct lk_page *
                        lk_cause_name(first), 100 * d->odds[first]);
 }
 
+/* Name the causes, the likeliest first. */
 static enum lk_status say_causes(const struct inputs *in, bool results,
                                  const struct lk_diagnosis *d, struct lk_page *page)
 {
@@ -399,6 +407,7 @@ static enum lk_status say_causes(const struct inputs *in, bool results,
     bool tells, taken[LK_CAUSE_COUNT] = {false};
     enum lk_cause first = lk_diagnosis_first(d, &tells);
     char *others = NULL;
+    double above;
 
     taken[first] = true;
     for (int c, n = 0; n < 3 && (c = next_cause(d, taken)) >= 0; n++) {
@@ -406,8 +415,9 @@ static enum lk_status say_causes(const struct inputs *in, bool results,
         LK_TRY(lk_text_add(&others, "%s%s (%.0f %%)", n ? ", " : "",
                            lk_cause_name((enum lk_cause)c), 100 * d->odds[c]));
     }
-    if ((!tells || !results) && fabs(end_row(in, true)->throughput / d->expected - 1) < ALIKE) {
-        st = say_no_loss(d, page);
+    above = end_row(in, true)->throughput / d->expected - 1;
+    if ((!tells || !results) && above > -ALIKE) {
+        st = say_no_loss(in, d, above >= ALIKE, page);
         goto out;
     }
     st = tells ? lk_page_say(page, "Most likely %s (%s, %.0f %%)%s%s.", lk_cause_text(first),
