@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/units.h"
 #include "commands/run_grid.h"
+#include "commands/run_sharding.h"
 #include "facts/forecast_answer.h"
 #include "profiler/analysis/host_load.h"
 
@@ -149,10 +150,34 @@ static enum lk_status say_fastest(const struct lk_table *t, const struct run_opt
                        most > least ? "" : ", within the spread of the runs");
 }
 
+/* Say that the first measured steps exchange other than was asked for: the mean step is of both. */
+static enum lk_status say_early(const struct lk_table *t, const struct run_options *o,
+                                struct lk_page *page)
+{
+    const struct lk_train_config *c = &o->train;
+    const struct run_sharding sharding = {.scheme = o->sharding};
+    enum lk_sharding scheme = run_sharding_scheme(&sharding);
+    bool averages = lk_sharding_traits(scheme)->pace == LK_PACE_PERIOD;
+    bool powersgd = !averages && run_options_compression(o) == LK_COMPRESSION_POWERSGD;
+    int64_t end = c->warmup_steps + c->steps;
+    int64_t begin = averages ? c->averaging.warmup : powersgd ? c->hook.powersgd_start : 0;
+    int64_t early = (begin < end ? begin : end) - c->warmup_steps;
+
+    if (early <= 0 || largest(t).ranks < 2)
+        return LK_OK;
+    return lk_page_say(page,
+                       "%lld of %lld measured steps all-reduce whole gradients, as --%s=%lld says: "
+                       "--warmup=%lld leaves them out.",
+                       (long long)early, (long long)c->steps,
+                       averages ? "averaging-warmup" : "powersgd-start", (long long)begin,
+                       (long long)begin);
+}
+
 enum lk_status run_answer(const struct lk_table *t, const struct run_options *o,
                           struct lk_page *page)
 {
     LK_PASS(say(t, o, page));
+    LK_PASS(say_early(t, o, page));
     LK_PASS(say_fastest(t, o, page));
     if (largest(t).efficiency > implausible)
         LK_PASS(lk_page_note(page,

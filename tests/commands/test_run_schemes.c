@@ -235,6 +235,37 @@ START_TEST(a_replay_does_as_the_job)
 }
 END_TEST
 
+/* Measured steps before PowerSGD's first, or an averaging's, are not of the scheme: the answer
+ * counts them. */
+static const struct {
+    const char *options, *says; /* NULL: nothing is to be said */
+} early[] = {
+    {"--compression=powersgd --steps=10 --warmup=5", "5 of 10 measured steps all-reduce whole"},
+    {"--compression=powersgd --steps=3 --warmup=5", "3 of 3 measured steps all-reduce whole"},
+    {"--compression=powersgd --steps=3 --warmup=10", NULL},
+    {"--compression=powersgd --steps=3 --warmup=5 --ranks=1", NULL},
+    {"--sharding=local-sgd --averaging-warmup=4 --steps=3 --warmup=2", "2 of 3 measured steps"},
+    {"--compression=bf16 --steps=3 --warmup=2", NULL},
+};
+
+START_TEST(plain_steps_that_are_measured_are_counted)
+{
+    struct program p;
+    const char *said;
+    bool one = strstr(early[_i].options, "--ranks") != NULL;
+
+    program_run(&p, scratch_dir, 0,
+                "run --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --quiet "
+                "--out=%s/run --force %s %s",
+                scratch_dir, early[_i].options, one ? "" : "--ranks=2");
+    said = strstr(p.out, "measured steps");
+    ck_assert_msg((said != NULL) == (early[_i].says != NULL), "%s", p.out);
+    if (early[_i].says)
+        ck_assert_msg(strstr(p.out, early[_i].says) != NULL, "%s", p.out);
+    program_fini(&p);
+}
+END_TEST
+
 SUITE(run_schemes, tc)
 {
     tcase_add_checked_fixture(tc, scratch_set_up, scratch_tear_down);
@@ -242,5 +273,6 @@ SUITE(run_schemes, tc)
     tcase_add_test(tc, clipping_is_in_the_trace);
     tcase_add_test(tc, the_rate_grows_over_an_epoch);
     tcase_add_loop_test(tc, a_replay_has_the_words, 0, 3);
+    tcase_add_loop_test(tc, plain_steps_that_are_measured_are_counted, 0, LK_COUNT(early));
     tcase_add_loop_test(tc, a_replay_does_as_the_job, 0, LK_COUNT(taken));
 }
