@@ -52,7 +52,9 @@
                       "are those of one",                                                          \
               .without = "1"),                                                                     \
         LK_MEMBER(type, in pipeline_parallel, "pipeline_parallel", INT, SPARSE, .min = 1,          \
-                  .max = LK_RANKS_MAX, .help = "stages that the layers are split into",            \
+                  .max = LK_RANKS_MAX,                                                             \
+                  .help = "stages that the layers are split into; a job's times have their share " \
+                          "of the stages' waits",                                                  \
                   .without = "1")
 
 #endif
