@@ -65,7 +65,7 @@ out:
 /* A row: what the job's collectives of a bucket take, and the same one alone. Rates are bus
  * bandwidths. */
 #define BESIDE_COLUMNS(X)                                                                          \
-    X("collective", "collective", LK_DIM_NONE, -1, lk_coll_name(b->coll))                             \
+    X("collective", "collective", LK_DIM_NONE, -1, lk_coll_name(b->coll))                          \
     X("bucket", "bucket", LK_DIM_NONE, -1, b->bucket >= 0 ? (double)b->bucket : NAN)               \
     X("bytes", "size", LK_DIM_BYTES, -1, (double)b->bytes)                                         \
     X("n", "n", LK_DIM_NONE, -1, (double)b->n)                                                     \
@@ -90,8 +90,8 @@ static enum lk_status add_beside(const struct alone *alone, const struct lk_anal
     if (!is_priced(b, info))
         return LK_OK;
     factor = lk_coll_busbw_factor(b->coll, b->ranks);
-    st = lk_cost_eval(alone->cost, b->coll, LK_ALGO_AUTO, info->world_size, info->nodes, &b->bytes, 1,
-                      &c);
+    st = lk_cost_eval(alone->cost, b->coll, LK_ALGO_AUTO, info->world_size, info->nodes, &b->bytes,
+                      1, &c);
     if (st == LK_EEVIDENCE)
         st = LK_OK;
     LK_TRY(st);

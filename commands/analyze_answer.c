@@ -356,8 +356,8 @@ static struct traffic traffic_of(const struct lk_analysis *a)
     for (const struct lk_analysis_bucket *b = a->buckets; b < a->buckets + a->n_buckets; b++) {
         t.buckets += b->bucket >= 0;
         if (b->coll < LK_COLL_COUNT)
-            t.sent_bytes += lk_coll_wire_bytes(b->coll, (double)b->bytes, b->ranks) *
-                            (double)b->n / (double)a->run->n_steps;
+            t.sent_bytes += lk_coll_wire_bytes(b->coll, (double)b->bytes, b->ranks) * (double)b->n /
+                            (double)a->run->n_steps;
     }
     return t;
 }

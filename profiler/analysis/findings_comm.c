@@ -71,10 +71,9 @@ enum lk_status lk_find_wire_(struct lk_analysis *a)
             big = &a->buckets[i];
     if (!big || lk_run_world_size(a->run) < 2 || cost < LK_FINDING_EXPOSED_SHARE * a->step_s)
         return LK_OK;
-    (void)lk_units_format(LK_DIM_RATE,
-                          (double)big->bytes / big->wire_s *
-                              lk_coll_busbw_factor(big->coll, big->ranks),
-                          rate, sizeof rate);
+    (void)lk_units_format(
+        LK_DIM_RATE, (double)big->bytes / big->wire_s * lk_coll_busbw_factor(big->coll, big->ranks),
+        rate, sizeof rate);
     LK_PASS(lk_finding_add_(
         a, LK_FINDING_WIRE, -1, cost,
         "wire bound%s: collectives block compute %s a step; bucket %d moves at %s bus bandwidth%s",

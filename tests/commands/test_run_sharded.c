@@ -229,11 +229,12 @@ static const struct sent {
     const char *options;
     int ranks;
     double of_ddp;
-} sent[] = {{"--sharding=zero1", 2, 1},
-            {"--sharding=zero3", 3, 1.5},
-            /* in a group 3/2 of the parameters, and an all-reduce of the shards, 1/2, against 3/2 */
-            {"--sharding=hsdp --shard-group=2", 4, 4.0 / 3},
-            {"--compression=bf16", 2, 0.5}};
+} sent[] = {
+    {"--sharding=zero1", 2, 1},
+    {"--sharding=zero3", 3, 1.5},
+    /* in a group 3/2 of the parameters, and an all-reduce of the shards, 1/2, against 3/2 */
+    {"--sharding=hsdp --shard-group=2", 4, 4.0 / 3},
+    {"--compression=bf16", 2, 0.5}};
 
 START_TEST(sends_by_the_rings_formula)
 {

@@ -462,6 +462,59 @@ START_TEST(tables)
 }
 END_TEST
 
+/* What a bucket's size or no_sync mends is advice for gradients that are reduced so: parameters
+ * that are averaged are in no buckets, and PowerSGD takes three collectives each time. */
+START_TEST(advice_is_for_how_gradients_are_reduced)
+{
+    static const struct {
+        enum lk_finding_id id;
+        bool found;
+        enum lk_sharding sharding;
+        enum lk_compression compression;
+        struct step_model change;
+    } cases[] = {
+        {LK_FINDING_FIRST_BUCKET,
+         true,
+         LK_SHARDING_DDP,
+         LK_COMPRESSION_NONE,
+         {.buckets = 1, .bucket_bytes = 4 << 20}},
+        {LK_FINDING_FIRST_BUCKET,
+         false,
+         LK_SHARDING_LOCAL_SGD,
+         LK_COMPRESSION_NONE,
+         {.buckets = 1, .bucket_bytes = 4 << 20}},
+        {LK_FINDING_ACCUMULATION,
+         true,
+         LK_SHARDING_DDP,
+         LK_COMPRESSION_NONE,
+         {.accumulation = 3, .bandwidth_Bps = 5e8}},
+        {LK_FINDING_ACCUMULATION,
+         false,
+         LK_SHARDING_DDP,
+         LK_COMPRESSION_POWERSGD,
+         {.accumulation = 3, .bandwidth_Bps = 5e8}},
+    };
+    const struct step_model m = step_model_default(cases[_i].change);
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+    const struct lk_finding *found = NULL;
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    for (int k = 0; k < m.ranks; k++) {
+        traces[k].info.sharding = cases[_i].sharding;
+        traces[k].info.compression = cases[_i].compression;
+    }
+    ck_assert_int_eq(lk_run_take("model", traces, (size_t)m.ranks, &run), LK_OK);
+    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
+    for (size_t i = 0; i < a.n_findings; i++)
+        found = a.findings[i].id == cases[_i].id ? &a.findings[i] : found;
+    ck_assert_msg((found != NULL) == cases[_i].found, "%s", found ? found->text : "nothing");
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
 SUITE(analysis, t)
 {
     tcase_add_loop_test(t, rows_come_back, 0, (int)LK_COUNT(scenarios));
@@ -475,4 +528,5 @@ SUITE(analysis, t)
     tcase_add_test(t, rest_is_a_finding);
     tcase_add_test(t, wrong_references);
     tcase_add_test(t, tables);
+    tcase_add_loop_test(t, advice_is_for_how_gradients_are_reduced, 0, 4);
 }

@@ -452,54 +452,6 @@ START_TEST(small_buckets)
 }
 END_TEST
 
-/* What a bucket's size or no_sync mends is advice for gradients that are reduced so: parameters
- * that are averaged are in no buckets, and PowerSGD takes three collectives each time. */
-START_TEST(advice_is_for_how_gradients_are_reduced)
-{
-    static const struct {
-        enum lk_finding_id id;
-        const char *text;
-        enum lk_sharding sharding;
-        enum lk_compression compression;
-        struct step_model change;
-    } cases[] = {
-        {LK_FINDING_FIRST_BUCKET,
-         "first bucket",
-         LK_SHARDING_DDP,
-         LK_COMPRESSION_NONE,
-         {.buckets = 1, .bucket_bytes = 4 << 20}},
-        {LK_FINDING_FIRST_BUCKET,
-         NULL,
-         LK_SHARDING_LOCAL_SGD,
-         LK_COMPRESSION_NONE,
-         {.buckets = 1, .bucket_bytes = 4 << 20}},
-        {LK_FINDING_ACCUMULATION,
-         "without no_sync",
-         LK_SHARDING_DDP,
-         LK_COMPRESSION_NONE,
-         {.accumulation = 3, .bandwidth_Bps = 5e8}},
-        {LK_FINDING_ACCUMULATION,
-         NULL,
-         LK_SHARDING_DDP,
-         LK_COMPRESSION_POWERSGD,
-         {.accumulation = 3, .bandwidth_Bps = 5e8}},
-    };
-    const struct step_model m = step_model_default(cases[_i].change);
-    struct lk_trace *traces = NULL;
-    struct lk_run run = {0};
-    struct lk_analysis a = {0};
-
-    must(step_model_run(&m, &traces, NULL));
-    for (int k = 0; k < m.ranks; k++) {
-        traces[k].info.sharding = cases[_i].sharding;
-        traces[k].info.compression = cases[_i].compression;
-    }
-    analyze_traces(traces, m.ranks, &run, &a);
-    assert_says(&a, cases[_i].id, cases[_i].text);
-    fini(&a, &run);
-}
-END_TEST
-
 /* A map of as many parameters as there are gradients; of more, so that some are unused; of another
  * size behind no bucket; in some steps only. */
 START_TEST(unused_parameters)
@@ -602,7 +554,6 @@ SUITE(findings, t)
 {
     tcase_add_loop_test(t, checkpoints, 0, 6);
     tcase_add_loop_test(t, small_buckets, 0, 4);
-    tcase_add_loop_test(t, advice_is_for_how_gradients_are_reduced, 0, 4);
     tcase_add_loop_test(t, unused_parameters, 0, 4);
     tcase_add_loop_test(t, late_nodes, 0, 5);
     tcase_add_loop_test(t, few_steps_accuse_nobody, 0, 2);
