@@ -350,11 +350,12 @@ static enum lk_status say_rates(const struct inputs *in, const struct lk_diagnos
     const struct lk_doctor_row *most = end_row(in, true), *least = end_row(in, false);
     int gpus = most->trial.config.world_size, from = least->trial.config.world_size;
     double linear = least->throughput / from * gpus;
-    char rate[32], expected[32], peak[96] = "";
+    char rate[32], expected[32], share[32], peak[96] = "";
 
     if (!isnan(d->peak_share))
-        snprintf(peak, sizeof peak, "; %d GPU%s reach%s %.0f %% of the peak", from,
-                 from == 1 ? "" : "s", from == 1 ? "es" : "", 100 * d->peak_share);
+        snprintf(peak, sizeof peak, "; %d GPU%s reach%s %s %% of the peak", from,
+                 from == 1 ? "" : "s", from == 1 ? "es" : "",
+                 lk_answer_percent(d->peak_share, share, sizeof share));
     LK_PASS(lk_page_value(page, "efficiency", "", LK_DIM_NONE, most->throughput / linear));
     LK_PASS(lk_page_value(page, "expected_per_s", "", LK_DIM_NONE, d->expected));
     return lk_page_say(page,
