@@ -178,8 +178,8 @@ struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
     }
     return (struct lk_runs_extrapolation){
         .accumulation = times_outside(&accumulation, at->accumulation),
-        .cap = lk_config_replicas(at) > 1 ? times_outside(&cap, fmin((double)at->cap_bytes, all))
-                                          : 1};
+        .cap =
+            lk_config_replicas(at) > 1 ? times_outside(&cap, fmin((double)at->cap_bytes, all)) : 1};
 }
 
 int lk_runs_accumulation(const struct lk_runs *r, const struct lk_config *at)
