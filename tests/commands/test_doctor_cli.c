@@ -39,7 +39,7 @@ static const struct {
     {"doctor --gpus 1,8 --throughput 2500,none " WHO, 2, "'none' is not a rate"},
     {"doctor --gpus 1,8 --throughput 2.5k,12k " WHO, 2, "'2.5k' is not a rate"},
     {"doctor --gpus 1,8 --throughput 2500,24000 " WHO, 0, "more than is to be expected"},
-    {"doctor --gpus 1,8 --throughput 60,470 " WHO, 0, "1 GPU reaches 0.47 % of the peak"},
+    {"doctor --gpus 1,8 --throughput 60,470 " WHO, 0, "1 GPU reaches 0.5 % of the peak"},
     {"doctor --gpus 8 --throughput 2500 " WHO, 2, "two counts of GPUs"},
     {"doctor " WHO, 2, "which rates?"},
     {RATES WHO "--result synthetic", 2, "is not NAME=RATE"},
