@@ -224,9 +224,9 @@ static enum lk_status mpi_run(struct lk_comm *c, const struct lk_coll_call *call
     lk_store_progress(m->store, seq, true);
     m->call = *call;
     m->seq = seq;
-    atomic_store(&m->inside_ns, lk_monotonic_ns());
+    atomic_store_explicit(&m->inside, seq + 1, memory_order_release);
     st = collective(m, call);
-    atomic_store(&m->inside_ns, 0);
+    atomic_store_explicit(&m->inside, 0, memory_order_release);
     if (st == LK_OK)
         lk_store_progress(m->store, seq, false);
     else

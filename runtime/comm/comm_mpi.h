@@ -84,9 +84,9 @@ struct lk_mpi {
     bool watched;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool stop;                  /* under lock */
-    _Atomic uint64_t inside_ns; /* when the collective in progress began; 0: none is */
-    struct lk_coll_call call;   /* it, and its number; written before inside_ns */
+    bool stop;                /* under lock */
+    _Atomic uint64_t inside;  /* 1 + the number of the collective in progress; 0: none is */
+    struct lk_coll_call call; /* it, and its number; written before `inside` */
     uint64_t seq;
 };
 

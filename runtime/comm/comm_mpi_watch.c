@@ -25,16 +25,18 @@ static _Noreturn void give_up(const struct lk_mpi *m)
 }
 
 /* Look at the collective in progress until it ends: answer the store's questions, and give up when
- * the run has a verdict or the time has passed. */
-static void look(const struct lk_mpi *m, uint64_t since_ns)
+ * the run has a verdict or the time has passed. The time begins here, up to LOOK_MS late, so that a
+ * collective reads no clock for the watchdog. */
+static void look(const struct lk_mpi *m, uint64_t inside)
 {
-    while (atomic_load(&m->inside_ns) == since_ns) {
+    uint64_t since_ns = lk_monotonic_ns();
+
+    while (atomic_load(&m->inside) == inside) {
         struct pollfd p = {.fd = lk_store_fd(m->store), .events = POLLIN};
 
         if (poll(&p, 1, LOOK_MS) > 0 && lk_store_check(m->store) != LK_OK)
             give_up(m);
-        if (lk_monotonic_ns() - since_ns > m->timeout_ns &&
-            atomic_load(&m->inside_ns) == since_ns &&
+        if (lk_monotonic_ns() - since_ns > m->timeout_ns && atomic_load(&m->inside) == inside &&
             lk_store_report(m->store, LK_ETIMEOUT, "") != LK_OK)
             give_up(m);
     }
@@ -47,14 +49,14 @@ static void *watch(void *arg)
     pthread_mutex_lock(&m->lock);
     while (!m->stop) {
         struct timespec until = lk_deadline_timespec(lk_deadline_in(LOOK_MS * LK_NS_PER_MS));
-        uint64_t since_ns;
+        uint64_t inside;
 
         (void)pthread_cond_clockwait(&m->changed, &m->lock, CLOCK_MONOTONIC, &until);
-        since_ns = atomic_load(&m->inside_ns);
-        if (!since_ns)
+        inside = atomic_load(&m->inside);
+        if (!inside)
             continue;
         pthread_mutex_unlock(&m->lock);
-        look(m, since_ns);
+        look(m, inside);
         pthread_mutex_lock(&m->lock);
     }
     pthread_mutex_unlock(&m->lock);

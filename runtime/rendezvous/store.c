@@ -518,7 +518,7 @@ enum lk_status lk_store_check(struct lk_store *s)
 
 void lk_store_progress(struct lk_store *s, uint64_t seq, bool entered)
 {
-    atomic_store(&s->position, 2 * seq + (entered ? 1 : 2));
+    atomic_store_explicit(&s->position, 2 * seq + (entered ? 1 : 2), memory_order_release);
 }
 
 static enum lk_status report(struct lk_store *s, enum lk_status why, uint32_t peer,
