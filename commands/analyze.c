@@ -8,11 +8,13 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/ledger_score.h"
+#include "commands/step_times_page.h"
 #include "commands/watch.h"
 #include "facts/run_facts.h"
 #include "profiler/analysis/analysis.h"
 #include "profiler/import/import.h"
 #include "profiler/import/import_files.h"
+#include "profiler/import/step_times.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -536,6 +538,9 @@ static enum lk_status run(void *options, const char **dirs, int n, struct lk_pag
         LK_PASS(watch_folder(dirs[0], opt->interval_s, opt->deadline_s, &ended, page));
     if (!ended)
         return LK_OK;
+    if (lk_is_file(dirs[0]) && lk_step_times_is(dirs[0]))
+        return n == 1 ? step_times_analyze(dirs[0], page)
+                      : lk_fail(LK_EUSAGE, "%s is a table of times: analyze it alone", dirs[0]);
     if (opt->reference)
         LK_PASS(lk_run_set_read(&opt->reference, 1, &reference));
     st = !lk_is_folder(dirs[0]) || lk_import_is(dirs[0])
@@ -547,7 +552,7 @@ static enum lk_status run(void *options, const char **dirs, int n, struct lk_pag
 
 const struct lk_command lk_command_analyze = {
     .name = "analyze",
-    .usage = "RUN... | TRACE...",
+    .usage = "RUN... | TRACE... | TIMES.csv",
     .help = "show where the time of runs went: waterfall, overlap, stragglers, findings",
     .options = rows,
     .size = sizeof(struct options),
@@ -556,6 +561,6 @@ const struct lk_command lk_command_analyze = {
     .main_value = "efficiency",
     .tables = TABLES("configurations", "waterfall", "findings", "actions", "run-waterfalls",
                      "run-findings", "collectives", "ranks", "overlap", "buckets", "stragglers",
-                     "gpus", "kernels", "hosts", "hops", "sequences", "traces", "step"),
+                     "gpus", "kernels", "hosts", "hops", "sequences", "traces", "step", "slowest"),
     .run = run,
 };

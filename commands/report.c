@@ -107,7 +107,7 @@ out:
 
 const struct lk_command lk_command_report = {
     .name = "report",
-    .usage = "RUN|TRACE|FORECAST|CLUSTER|JOB...",
+    .usage = "RUN|TRACE|TIMES.csv|FORECAST|CLUSTER|JOB...",
     .help = "write one page, report.html, and plots of runs, traces, forecasts and clusters",
     .options = rows,
     .size = sizeof(struct options),

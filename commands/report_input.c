@@ -8,6 +8,7 @@
 #include "commands/job_inputs.h"
 #include "facts/forecast.h"
 #include "profiler/import/import_files.h"
+#include "profiler/import/step_times.h"
 #include "runtime/device/machine.h"
 
 #include <math.h>
@@ -61,6 +62,8 @@ enum lk_status report_input_name(struct report_input *r, const char *title)
         LK_PASS(forecast_title(r->forecasts, r->in.n_forecasts, &r->title));
     else if (r->operands[REPORT_CLUSTER].n)
         LK_PASS(lk_asprintf(&r->title, "Collectives of %s", r->cluster.name));
+    else if (r->operands[REPORT_TIMES].n)
+        LK_PASS(lk_asprintf(&r->title, "Times of %s", r->operands[REPORT_TIMES].names[0]));
     else
         LK_PASS(lk_strdup(&r->title, r->has_job ? r->job.name : "Traces"));
     r->in.title = lk_printable(r->title);
@@ -134,32 +137,19 @@ static double own_s(const struct lk_rank_steps *s, uint32_t number)
 /* Fill the times of all ranks of a run in its steps. */
 static enum lk_status take_ranks(struct report_input *r, const struct lk_run *run)
 {
-    enum lk_status st = LK_OK;
-    int *ranks = NULL;
-    const char **hosts = NULL;
-    double *own = NULL;
+    struct lk_step_times *t = &r->times;
 
     if (!run->n_steps || run->n < 2)
         return LK_OK;
-    LK_TRY(lk_alloc(&ranks, run->n, sizeof *ranks));
-    LK_TRY(lk_alloc(&hosts, run->n, sizeof(char *)));
-    LK_TRY(lk_alloc(&own, run->n * run->n_steps, sizeof *own));
+    LK_PASS(lk_step_times_init(t, run->n, run->n_steps));
+    memcpy(t->steps, run->steps, run->n_steps * sizeof *t->steps);
     for (size_t k = 0; k < run->n; k++) {
-        ranks[k] = lk_run_rank(run, k);
-        hosts[k] = run->traces[k].info.host;
+        t->ranks[k] = lk_run_rank(run, k);
+        LK_PASS(lk_strdup(&t->hosts[k], run->traces[k].info.host));
         for (size_t i = 0; i < run->n_steps; i++)
-            own[k * run->n_steps + i] = own_s(&run->ranks[k], run->steps[i]);
+            t->own_s[k * run->n_steps + i] = own_s(&run->ranks[k], run->steps[i]);
     }
-    r->ranks = (struct lk_plot_ranks){ranks, hosts, run->steps, own, run->n, run->n_steps};
-    r->in.ranks = &r->ranks;
-    ranks = NULL;
-    hosts = NULL;
-    own = NULL;
-out:
-    free(ranks);
-    free(hosts);
-    free(own);
-    return st;
+    return LK_OK;
 }
 
 /* Analyse the runs and, with a cluster on which their collectives are known, try what its advice
@@ -216,8 +206,47 @@ static enum lk_status kind_of(const char *name, enum report_kind *out)
     bool import =
         operand == OPERAND_FOLDER ? lk_import_is(name) : lk_is_file(name) && lk_import_reads(name);
 
-    *out = import ? REPORT_IMPORT : operand == OPERAND_PRESET ? REPORT_CLUSTER : REPORT_RUN;
-    return operand == OPERAND_FILE && !import ? kind_of_file(name, out) : LK_OK;
+    *out = import                                       ? REPORT_IMPORT
+           : operand == OPERAND_PRESET                  ? REPORT_CLUSTER
+           : lk_is_file(name) && lk_step_times_is(name) ? REPORT_TIMES
+                                                        : REPORT_RUN;
+    return operand == OPERAND_FILE && *out == REPORT_RUN ? kind_of_file(name, out) : LK_OK;
+}
+
+static const char *const kind_names[REPORT_KINDS] = {[REPORT_RUN] = "runs",
+                                                     [REPORT_IMPORT] = "traces of another program",
+                                                     [REPORT_TIMES] = "a table of times",
+                                                     [REPORT_FORECAST] = "forecast",
+                                                     [REPORT_CLUSTER] = "cluster",
+                                                     [REPORT_JOB] = "job"};
+
+const char *report_kind_name(enum report_kind k)
+{
+    return kind_names[k];
+}
+
+/* Refuse operands whose ranks would be those of two measurements. */
+static enum lk_status check_measured(const struct report_input *r)
+{
+    static const enum report_kind measured[] = {REPORT_RUN, REPORT_IMPORT, REPORT_TIMES};
+    const char *first = NULL;
+    enum report_kind of = REPORT_KINDS;
+
+    for (size_t i = 0; i < LK_COUNT(measured); i++) {
+        const struct report_operands *o = &r->operands[measured[i]];
+
+        if (first && o->n)
+            return lk_fail(LK_EUSAGE, "%s is %s, %s is %s: make a report of each", first,
+                           kind_names[of], o->names[0], kind_names[measured[i]]);
+        if (measured[i] == REPORT_TIMES && o->n > 1)
+            return lk_fail(LK_EUSAGE, "%s and %s are two tables of times: make a report of each",
+                           o->names[0], o->names[1]);
+        if (o->n) {
+            first = o->names[0];
+            of = measured[i];
+        }
+    }
+    return LK_OK;
 }
 
 static enum lk_status sort_operands(struct report_input *r, const char *const *names, size_t n)
@@ -230,11 +259,7 @@ static enum lk_status sort_operands(struct report_input *r, const char *const *n
         o = &r->operands[kind];
         o->names[o->n++] = names[i];
     }
-    if (r->operands[REPORT_RUN].n && r->operands[REPORT_IMPORT].n)
-        return lk_fail(LK_EUSAGE,
-                       "%s is a run, %s a trace of another program: make a report of "
-                       "each",
-                       r->operands[REPORT_RUN].names[0], r->operands[REPORT_IMPORT].names[0]);
+    LK_PASS(check_measured(r));
     if (r->operands[REPORT_JOB].n > 1)
         return lk_fail(LK_EUSAGE, "%s and %s are two jobs: make a report of each",
                        r->operands[REPORT_JOB].names[0], r->operands[REPORT_JOB].names[1]);
@@ -277,6 +302,10 @@ enum lk_status report_input_read(const char *const *operands, size_t n, struct r
                                     &out->runs));
     if (out->runs.n)
         LK_PASS(take_runs(out));
+    if (of[REPORT_TIMES].n)
+        LK_PASS(lk_step_times_read(of[REPORT_TIMES].names[0], &out->times));
+    if (out->times.n_ranks)
+        out->in.ranks = &out->times;
     return read_job(out);
 }
 
@@ -294,9 +323,7 @@ void report_input_fini(struct report_input *r)
     lk_cluster_fini(&r->cluster);
     lk_job_fini(&r->job);
     free(r->measured);
-    free((void *)r->ranks.ranks);
-    free((void *)r->ranks.hosts);
-    free((void *)r->ranks.own_s);
+    lk_step_times_fini(&r->times);
     free(r->title);
     free(r->losses_title);
     free(r->machine);

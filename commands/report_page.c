@@ -7,6 +7,7 @@
 #include "commands/collectives_impl.h"
 #include "commands/forecast_page.h"
 #include "commands/report_changes.h"
+#include "commands/step_times_page.h"
 #include "facts/forecast_answer.h"
 #include "reports/html.h"
 #include "reports/plot/grid.h"
@@ -25,7 +26,7 @@ struct section {
     struct lk_chart_list charts;
 };
 
-enum { SECTIONS_MAX = REPORT_OPERANDS_MAX + 3 };
+enum { SECTIONS_MAX = REPORT_OPERANDS_MAX + 4 };
 struct sections {
     struct section v[SECTIONS_MAX];
     size_t n;
@@ -91,6 +92,20 @@ static enum lk_status add_runs(const struct report_input *in, struct sections *s
     part.forecasts = NULL;
     part.n_forecasts = 0;
     return in->analyzed ? add_charts(x, &part) : LK_OK;
+}
+
+/* Add a table of ranks' times in steps. */
+static enum lk_status add_times(const struct report_input *in, struct sections *s)
+{
+    const struct lk_report_input part = {.ranks = in->in.ranks, .step = -1};
+    struct section *x;
+
+    if (!in->operands[REPORT_TIMES].n)
+        return LK_OK;
+    LK_PASS(
+        begin(s, "How long ranks work in each step", "analyze", &in->operands[REPORT_TIMES], &x));
+    LK_PASS(step_times_page(&in->times, &x->page));
+    return add_charts(x, &part);
 }
 
 /* Return whether some of n forecasts has a point of a measured configuration's batch. */
@@ -247,11 +262,6 @@ static const struct lk_column input_columns[] = {{"input", "input", LK_DIM_NONE,
 
 static enum lk_status add_inputs(const struct report_input *in, struct lk_page *page)
 {
-    static const char *const kinds[REPORT_KINDS] = {[REPORT_RUN] = "runs",
-                                                    [REPORT_IMPORT] = "traces of another program",
-                                                    [REPORT_FORECAST] = "forecast",
-                                                    [REPORT_CLUSTER] = "cluster",
-                                                    [REPORT_JOB] = "job"};
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
@@ -260,7 +270,7 @@ static enum lk_status add_inputs(const struct report_input *in, struct lk_page *
         for (size_t i = 0; i < in->operands[k].n; i++) {
             LK_TRY(lk_table_row(t));
             LK_TRY(lk_table_word(t, "input", in->operands[k].names[i]));
-            LK_TRY(lk_table_word(t, "kind", kinds[k]));
+            LK_TRY(lk_table_word(t, "kind", report_kind_name((enum report_kind)k)));
         }
     st = lk_page_table(page, "inputs", LK_PAGE_MAIN, NULL, 0, &t);
 out:
@@ -364,6 +374,7 @@ static enum lk_status fill_sections(const struct report_input *in, struct sectio
         LK_PASS(add_forecast(in, i, s));
     LK_PASS(add_refused(in, s));
     LK_PASS(add_runs(in, s));
+    LK_PASS(add_times(in, s));
     return add_clusters(in, s);
 }
 

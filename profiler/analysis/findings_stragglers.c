@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/stats.h"
 #include "profiler/analysis/analysis_impl.h"
+#include "profiler/analysis/step_turns.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,13 +29,6 @@ struct late {
     bool one;        /* it is last much more often than its share */
 };
 
-/* Return the share of being last from which on it is one rank that is: twice its share, or with two
- * ranks three quarters. */
-static double share_of_one(size_t n_ranks)
-{
-    return fmin(2.0 / (double)n_ranks, 0.75);
-}
-
 static struct late find_late(const struct lk_analysis *a)
 {
     struct late l = {0};
@@ -44,7 +38,7 @@ static struct late find_late(const struct lk_analysis *a)
         if (a->ranks[k].n_late > a->ranks[l.rank].n_late)
             l.rank = k;
     }
-    l.one = (double)a->ranks[l.rank].n_late >= share_of_one(a->run->n) * (double)l.resolved;
+    l.one = (double)a->ranks[l.rank].n_late >= lk_share_of_one(a->run->n) * (double)l.resolved;
     return l;
 }
 
@@ -102,8 +96,7 @@ enum lk_status lk_find_late_rank_(struct lk_analysis *a)
         a->losses_s[LK_LOSS_STRAGGLER] < LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
     steps = steps_late(a, l.rank, &of);
-    persists = (double)a->run->n * lk_stats_binomial_tail(steps, of, 1 / (double)a->run->n) <
-               LK_FINDING_CHANCE;
+    persists = lk_is_persistent(steps, of, a->run->n);
     if (!persists && steps < of)
         return LK_OK;
     LK_PASS(lk_finding_add_(a, LK_FINDING_LATE_RANK, persists ? (int)l.rank : -1,
@@ -308,7 +301,7 @@ enum lk_status lk_find_uneven_batches_(struct lk_analysis *a)
         return LK_OK;
     LK_PASS(find_turns(a, &t));
     if (t.longer < (known ? uneven_share : uneven_unknown_share) ||
-        (double)t.most >= share_of_one(n) * (double)n_steps)
+        (double)t.most >= lk_share_of_one(n) * (double)n_steps)
         return LK_OK;
     return lk_finding_add_(
         a, LK_FINDING_UNEVEN_BATCHES, -1, cost,

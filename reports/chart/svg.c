@@ -18,7 +18,8 @@ enum {
     NAME_LINE = 22,  /* of a name on the y axis */
     LINES_MAX = 2000 /* of a text; more are cut */
 };
-static const double PLOT_MIN = 170, PLOT_MAX = 360, NAMES_MAX = 1600;
+static const double PLOT_MIN = 170, PLOT_MAX = 360, NAMES_MAX = 1600,
+                    HEAT_MAX = 700; /* of a heat map, to be seen whole */
 
 /* ---- Numbers, colours, texts ---- */
 
@@ -283,6 +284,14 @@ static double room_right(const struct lk_chart_panel *p)
     return most;
 }
 
+static bool is_heat_map(const struct lk_chart_panel *p)
+{
+    for (size_t i = 0; i < p->n_layers; i++)
+        if (p->layers[i]->heat)
+            return true;
+    return false;
+}
+
 /* Find what a panel needs beside its plot; its cell has a width and a place. */
 static enum lk_status measure(struct svg_panel *p)
 {
@@ -304,9 +313,10 @@ static enum lk_status measure(struct svg_panel *p)
     p->plot.h = 0.55 * p->plot.w;
     p->plot.h = p->plot.h < PLOT_MIN ? PLOT_MIN : p->plot.h > PLOT_MAX ? PLOT_MAX : p->plot.h;
     if (y->scale == LK_CHART_NAMES) {
-        double names = NAME_LINE * (double)y->n_ticks;
+        double names = NAME_LINE * (double)y->n_ticks,
+               highest = is_heat_map(p->panel) ? HEAT_MAX : NAMES_MAX;
 
-        names = names < NAMES_MAX ? names : NAMES_MAX;
+        names = names < highest ? names : highest;
         p->plot.h = y->n_ticks < 8 ? names + NAME_LINE : p->plot.h > names ? p->plot.h : names;
     }
     return LK_OK;

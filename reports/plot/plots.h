@@ -34,7 +34,7 @@ struct lk_report_input {
     const struct lk_plot_measured *measured; /* configurations of measured runs */
     size_t n_measured;
     const struct lk_plot_losses *losses; /* the waterfall of one configuration */
-    const struct lk_plot_ranks *ranks;   /* the times of one run's ranks */
+    const struct lk_step_times *ranks;   /* the times of one run's ranks */
     const struct lk_trace *traces;       /* the ranks of one run, for the timeline */
     size_t n_traces;
     int64_t step; /* that the timeline shows; -1: the one of median length */

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/units.h"
 #include "base/words.h"
+#include "facts/run_facts.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -280,7 +281,7 @@ enum { ROWS_MAX = 128, COLUMNS_MAX = 200 };
 
 /* The map: each cell joins `tall` ranks and `wide` steps. */
 struct map {
-    const struct lk_plot_ranks *r;
+    const struct lk_step_times *r;
     size_t tall, wide, rows, columns;
     double least, most;
 };
@@ -305,7 +306,8 @@ static void row_name(const struct map *m, size_t row, char *out, size_t size)
     last = last < m->r->n_ranks ? last : m->r->n_ranks - 1;
     if (last > first)
         snprintf(to, sizeof to, " to %d", m->r->ranks[last]);
-    if (m->r->hosts[first] && !strcmp(m->r->hosts[first], m->r->hosts[last]))
+    if (strcmp(m->r->hosts[first], LK_HOST_UNKNOWN) != 0 &&
+        !strcmp(m->r->hosts[first], m->r->hosts[last]))
         snprintf(out, size, "rank %d%s, %.60s", m->r->ranks[first], to, m->r->hosts[first]);
     else
         snprintf(out, size, "rank %d%s", m->r->ranks[first], to);
@@ -361,7 +363,7 @@ static enum lk_status put_map(struct lk_chart *c, struct map *m)
     return LK_OK;
 }
 
-enum lk_status lk_chart_stragglers(struct lk_chart *out, const struct lk_plot_ranks *r)
+enum lk_status lk_chart_stragglers(struct lk_chart *out, const struct lk_step_times *r)
 {
     enum lk_status st = LK_OK;
     struct lk_chart c = {0};

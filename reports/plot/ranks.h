@@ -3,6 +3,7 @@
 #define LK_REPORTS_PLOT_RANKS_H
 
 #include "base/status.h"
+#include "facts/step_times.h"
 #include "facts/trace.h"
 #include "reports/chart/chart.h"
 
@@ -16,17 +17,8 @@
  */
 enum lk_status lk_chart_timeline(struct lk_chart *out, const struct lk_trace *traces, size_t n,
                                  int64_t step);
-/* Each rank's own time in each step, s: its work, input and gaps, without collectives. */
-struct lk_plot_ranks {
-    const int *ranks;         /* their numbers; n_ranks of them */
-    const char *const *hosts; /* of each */
-    const uint32_t *steps;    /* their numbers; n_steps of them */
-    const double *own_s;      /* own_s[rank * n_steps + step]; NaN: not known */
-    size_t n_ranks, n_steps;
-};
-
-/* Chart it as a heat map: a straggler is a bright row. Cells of many ranks or steps are joined, and
- * show the most of them. LK_EEVIDENCE when nothing is known. */
-enum lk_status lk_chart_stragglers(struct lk_chart *out, const struct lk_plot_ranks *r);
+/* Chart ranks' times in steps as a heat map: a straggler is a bright row. Cells of many ranks or
+ * steps are joined, and show the most of them. LK_EEVIDENCE when nothing is known. */
+enum lk_status lk_chart_stragglers(struct lk_chart *out, const struct lk_step_times *r);
 
 #endif

@@ -35,6 +35,7 @@ static const struct {
     {"import " CORPUS "training_log/torchtitan.log --gpus 8 --out %s/t.csv", "Read 1 log: 8 GPUs"},
     {"analyze " CORPUS "kineto/gpu.json", "2 GPUs: "},
     {"analyze " CORPUS "flight_recorder", "Rank 1 has not joined "},
+    {"analyze " CORPUS "step_times/three.csv", "3 ranks in 2 steps: the slowest of a step works"},
 };
 
 static void check_width(const char *text, const char *words)

@@ -46,6 +46,22 @@ static void copy_job(void)
     ck_assert_int_eq(r.code, 0);
 }
 
+/* Write a table of times, 300 ranks in 40 steps; rank 123 is slow. */
+static void write_times(const char *name)
+{
+    char *path = scratch_path(scratch_dir, name);
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs("rank,host,step,own_ms\n", f), 0);
+    for (int i = 0; i < 300 * 40; i++)
+        ck_assert_int_gt(fprintf(f, "%d,n<%d>,%d,%d.%d\n", i % 300, i % 300 / 8, i / 300,
+                                 i % 300 == 123 ? 30 : 20, i * 7919 % 10),
+                         0);
+    ck_assert_int_eq(fclose(f), 0);
+    free(path);
+}
+
 /* Write a trace of another program: two steps. */
 static void write_trace(void)
 {
@@ -264,6 +280,27 @@ START_TEST(the_browser_sees_what_is_wrong)
 }
 END_TEST
 
+/* A table of times has the page of its ranks, which says what analyze says; two tables, or one and
+ * a run, are not one page. */
+START_TEST(times)
+{
+    char *page;
+
+    write_times("a.csv");
+    write_times("b.csv");
+    program(0, "report a.csv --out report");
+    page = read_page("report/report.html");
+    ck_assert_ptr_nonnull(strstr(page, "Rank 123 (host n&lt;15&gt;) is slowest in all of them"));
+    ck_assert_ptr_nonnull(strstr(page, "lockstep analyze a.csv"));
+    ck_assert_ptr_nonnull(strstr(page, "<svg"));
+    free(page);
+    program(2, "report a.csv b.csv --out two");
+    program(2, "analyze a.csv b.csv");
+    write_trace();
+    program(2, "report a.csv trace.json --out two");
+}
+END_TEST
+
 SUITE(report_page, tests)
 {
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
@@ -274,6 +311,7 @@ SUITE(report_page, tests)
     tcase_add_test(tests, a_title_is_no_code);
     tcase_add_test(tests, a_contradiction_comes_first);
     tcase_add_test(tests, operands_of_no_kind_are_refused);
+    tcase_add_test(tests, times);
     tcase_add_test(tests, pages_work_in_a_browser);
     tcase_add_test(tests, the_browser_sees_what_is_wrong);
 }

@@ -13,6 +13,7 @@
 #include "profiler/import/import.h"
 #include "profiler/import/import_files.h"
 #include "profiler/import/nccl_inspector.h"
+#include "profiler/import/step_times.h"
 #include "profiler/import/torch_et.h"
 #include "profiler/import/training_log.h"
 #include "sim/throughput/throughput.h"
@@ -55,6 +56,7 @@ READER(nccl_tests, struct lk_bench, lk_bench_read_log(path, &hints, &x), lk_benc
 READER(points, struct lk_bench, lk_bench_read_csv(path, &hints, &x), lk_bench_fini)
 READER(inspector, struct lk_bench, lk_nccl_inspector_read(&path, 1, &x, &recorded), lk_bench_fini)
 READER(training_log, struct lk_training_log, lk_training_log_read(path, &x), lk_training_log_fini)
+READER(step_times, struct lk_step_times, lk_step_times_read(path, &x), lk_step_times_fini)
 READER(run_set, struct lk_run_set, lk_run_set_read(&path, 1, &x), lk_run_set_fini)
 READER(sizes, struct lk_events, lk_torch_et_read(path, NULL, &x), lk_events_fini)
 
@@ -108,6 +110,7 @@ static const struct {
     {nccl_tests, CORPUS "nccl_tests"},
     {inspector, CORPUS "inspector"},
     {training_log, CORPUS "training_log"},
+    {step_times, CORPUS "step_times"},
     {sizes, CORPUS "torch_et"},
 };
 

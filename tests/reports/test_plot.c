@@ -356,28 +356,20 @@ END_TEST
 START_TEST(stragglers)
 {
     enum { RANKS = 10000, STEPS = 1000, SLOW = 7777 };
-    struct lk_plot_ranks r = {.n_ranks = RANKS, .n_steps = STEPS};
+    struct lk_step_times r = {0};
     const struct lk_chart_layer *l;
     struct lk_chart c = {0};
-    double *own = malloc(sizeof *own * RANKS * STEPS);
-    int *ranks = malloc(sizeof *ranks * RANKS);
-    uint32_t *steps = malloc(sizeof *steps * STEPS);
-    const char **hosts = malloc(sizeof *hosts * RANKS);
     size_t bright = 0;
 
-    ck_assert(own && ranks && steps && hosts);
+    ck_assert_int_eq(lk_step_times_init(&r, RANKS, STEPS), LK_OK);
     for (int i = 0; i < RANKS; i++) {
-        ranks[i] = i;
-        hosts[i] = "node";
+        r.ranks[i] = i;
+        ck_assert_int_eq(lk_strdup(&r.hosts[i], "node"), LK_OK);
         for (int k = 0; k < STEPS; k++)
-            own[i * STEPS + k] = i == SLOW ? 0.02 : 0.01;
+            r.own_s[i * STEPS + k] = i == SLOW ? 0.02 : 0.01;
     }
     for (uint32_t k = 0; k < STEPS; k++)
-        steps[k] = k + 5;
-    r.ranks = ranks;
-    r.hosts = hosts;
-    r.steps = steps;
-    r.own_s = own;
+        r.steps[k] = k + 5;
     ck_assert_int_eq(lk_chart_stragglers(&c, &r), LK_OK);
     l = plot_layer(c.panels[0], LK_CHART_BOXES, NULL, 0);
     for (size_t i = 0; i < l->n_marks; i++)
@@ -390,10 +382,7 @@ START_TEST(stragglers)
     ck_assert_uint_eq(bright, 200);
     ck_assert(plot_noted(&c, "the most of 79 ranks and 5 steps"));
     lk_chart_fini(&c);
-    free(own);
-    free(ranks);
-    free(steps);
-    free(hosts);
+    lk_step_times_fini(&r);
 }
 END_TEST
 

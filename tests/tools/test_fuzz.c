@@ -22,6 +22,7 @@
     X(fuzz_torch_et, "tests/fuzz/corpus/torch_et")                                                 \
     X(fuzz_kineto, "tests/fuzz/corpus/kineto")                                                     \
     X(fuzz_training_log, "tests/fuzz/corpus/training_log")                                         \
+    X(fuzz_step_times, "tests/fuzz/corpus/step_times")                                             \
     X(fuzz_flight_recorder, "tests/fuzz/corpus/flight_recorder")                                   \
     X(fuzz_preload, "tests/fuzz/corpus/preload")                                                   \
     X(fuzz_inspector, "tests/fuzz/corpus/inspector")                                               \
