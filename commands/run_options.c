@@ -43,12 +43,6 @@ static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
 static const char *const algorithms[] = {OFFERED(NAME) NULL};
 #undef NAME
 static const enum lk_algo offered[] = {OFFERED(LK_WORD_VALUE)};
-/* Types that a run trains in, the default first. */
-#define TRAINED(X)       X(LK_F32, "float32") X(LK_BF16, "bfloat16")
-#define NAME(type, name) name,
-static const char *const dtypes[] = {TRAINED(NAME) NULL};
-#undef NAME
-static const enum lk_dtype trained[] = {TRAINED(LK_WORD_VALUE)};
 #define NAME(value, name) name,
 const char *const run_devices[] = {LK_DEVICE_LIST(NAME) NULL};
 const char *const run_comms[] = {[RUN_COMM_AUTO] = "auto", LK_COMM_LIST(NAME) NULL};
@@ -226,8 +220,13 @@ void lk_command_backends(FILE *out)
         .help = "steps between comparisons of all ranks' parameters (docs/run.md); 0: never")      \
     RUN("device", device, CHOICE, .group = "machine", .choices = run_devices, .fallback = "cpu",   \
         .help = "device that computes: CPU or GPU (docs/gpu.md); timed: waits for the modelled time instead")              \
-    RUN("dtype", dtype, CHOICE, .choices = dtypes, .fallback = "float32",                          \
-        .help = "type of weights, activations and gradients; bfloat16 needs --device=cuda, sums in float32") \
+    RUN("dtype", dtype, CHOICE, .choices = run_dtypes, .fallback = "float32",                          \
+        .help = "type of weights, activations and gradients; sums and the optimizer's weights are float32") \
+    RUN("loss-scale", loss_scale, TEXT, .word = "WORD[:START]|NUMBER", .words = &lk_loss_scale_words, \
+        .fallback = "auto",                                                                        \
+        .help = "factor of the loss, taken out of gradients again: a number, dynamic (GradScaler's rule, from 65536 or START) or none; auto: dynamic with --dtype=float16") \
+    RUN("growth-interval", train.scaler.growth_interval, INT, .min = 1, .max = 1e9, .fallback = "2000", \
+        .help = "a dynamic loss scale doubles after so many steps without overflow")               \
     RUN("attention", train.device_config.attention, CHOICE, .choices = attentions,                 \
         .fallback = "auto",                                                                        \
         .help = "whose attention on a GPU; auto: cuDNN's where it has one (bfloat16), else own")   \
@@ -407,11 +406,8 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--checkpoint-dir and --keep need --checkpoint-every"},
         {timed && (o->train.export_path || o->train.import_path),
          "--export and --import: the timed device computes no weights"},
-        {o->dtype != d->dtype && !cuda, "--dtype=bfloat16 needs --device=cuda"},
         {o->train.device_config.attention != d->train.device_config.attention && !cuda,
          "--attention needs --device=cuda"},
-        {o->train.device_config.attention == LK_ATTENTION_CUDNN && o->dtype == d->dtype && cuda,
-         "--attention=cudnn needs --dtype=bfloat16"},
         {demands_fusion(&o->train.fuse) && !cuda,
          "--fuse with another name than optimizer needs --device=cuda"},
         {o->train.device_config.deterministic && !cuda, "--deterministic needs --device=cuda"},
@@ -449,6 +445,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
             return lk_fail(LK_EUSAGE, "%s", rows[i].why);
     LK_PASS(run_sharding_check(&sharding, &o->train, replay, cuda, o->comm == RUN_COMM_MPI));
     LK_PASS(run_options_check_scheme(o, d));
+    LK_PASS(run_options_check_precision(o, d));
     st = slowdown(o->slow_rank, 0, &factor);
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
 }
@@ -503,6 +500,7 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
     if (o->lr_warmup)
         LK_PASS(
             lk_fail_context(lk_optim_parse_warmup(o->lr_warmup, &o->train.optim), "--lr-warmup"));
+    LK_PASS(run_options_parse_precision(o));
     LK_PASS(check(o, &defaults));
     if (o->comm != RUN_COMM_AUTO)
         LK_PASS(lk_fail_context(
@@ -580,7 +578,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
 
     LK_PASS(slowdown(o->slow_rank, rank, &c.device_config.slowdown));
     c.device = run_devices[o->device];
-    c.device_config.real = trained[o->dtype];
+    c.device_config.real = run_options_dtype(o);
     c.device_config.local_rank = local_rank;
     c.device_config.hang_ns = c.timeout_ns = lk_ns_from_s(o->timeout_s);
     c.comm = comm_name(o, world_size);

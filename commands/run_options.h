@@ -51,8 +51,9 @@ struct run_options {
     bool strong;
     int64_t repetitions; /* 0: not given */
     /* DDP */
-    uint64_t first_bucket; /* 0: by PyTorch's rule */
-    const char *lr_warmup; /* as lk_optim_parse_warmup reads it */
+    uint64_t first_bucket;  /* 0: by PyTorch's rule */
+    const char *lr_warmup;  /* as lk_optim_parse_warmup reads it */
+    const char *loss_scale; /* as lk_scaler_parse reads it */
     /* machine */
     int device, dtype, comm, algorithm;
     const char *fuse; /* as lk_fuse_parse reads it; NULL: nothing */
@@ -95,6 +96,15 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
 
 /* Check --fault for a run of `ranks` ranks (INT_MAX: not known). */
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
+
+/* ---- The types of numbers (commands/run_precision.c) ---- */
+extern const char *const run_dtypes[]; /* NULL-ended */
+/* Return the type that is trained in. */
+enum lk_dtype run_options_dtype(const struct run_options *o);
+/* Read --loss-scale, and check it and --dtype against the others. d: the defaults. */
+enum lk_status run_options_parse_precision(struct run_options *o);
+enum lk_status run_options_check_precision(const struct run_options *o,
+                                           const struct run_options *d);
 
 /* Return the compression that is asked for; auto is none. */
 enum lk_compression run_options_compression(const struct run_options *o);

@@ -79,8 +79,6 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
          "parameters are averaged, and a checkpoint has rank 0's"},
         {sharded && compression != LK_COMPRESSION_NONE,
          "--compression is a hook of all-reduces, which --sharding with shards has not"},
-        {sharded && t->clip_norm > 0,
-         "--clip-norm and --sharding exclude each other: no rank has the norm of all gradients"},
         {sharded && layerwise,
          "--optimizer=lars and lamb need whole tensors, of which --sharding gives a rank pieces"},
         {optim->momentum != plain->optim.momentum && moments,

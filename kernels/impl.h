@@ -12,7 +12,8 @@
 /* args is a const struct lk_<op>_args *. lk_<op>_cuda exists in builds with CUDA only. */
 #define LK_OP_HOST_(op)                                                                            \
     void lk_##op##_cpu(const void *args);                                                          \
-    void lk_##op##_ref(const void *args);
+    void lk_##op##_ref(const void *args);                                                          \
+    void lk_##op##_operands(const void *args, struct lk_operands *out);
 #define LK_OP_CUDA_(op) enum lk_status lk_##op##_cuda(const void *args, const struct lk_cuda *cuda);
 LK_OP_LIST(LK_OP_HOST_)
 LK_OP_CUDA_LIST(LK_OP_CUDA_)
@@ -28,6 +29,7 @@ LK_OP_CUDA_LIST(LK_OP_CUDA_)
                                      .cpu = lk_##op##_cpu,                                         \
                                      .ref = lk_##op##_ref,                                         \
                                      .cuda = on_cuda,                                              \
+                                     .operands = lk_##op##_operands,                               \
                                      .cost = op##_cost};
 
 /* Return the cost of an op that reads or writes so many reals and reads so many tokens. */

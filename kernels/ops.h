@@ -3,7 +3,8 @@
  *
  * An op is launched with a struct of arguments that is copied; pointers in it are device memory.
  * Three implementations share the arguments:
- *   cpu   float32, for use on CPUs (matrix products by BLAS, if the build has it)
+ *   cpu   float32, for use on CPUs (matrix products by BLAS, if the build has it); on buffers of
+ *         16 bit by kernels/narrow.h
  *   ref   float64, naive loops: the definition. Its buffers hold doubles.
  *   cuda  enqueues CUDA kernels (kernels/cuda.h); NULL in a build without CUDA, and for ops of
  *         image models
@@ -31,12 +32,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An element buffer of float (cpu), double (ref) or the device's type (cuda). */
+/* An element buffer of double (ref) or the device's type (cpu, cuda): of float, or of one that is
+ * narrower (kernels/narrow.h). */
 typedef void lk_real;
 /* As lk_real, but never narrower than float: sums, statistics, the state of optimizers. */
 typedef void lk_wide;
 
 struct lk_cuda;
+struct lk_operands; /* kernels/narrow.h */
 
 /* The cost of an op. On a timed device, an op takes the longer of flops and bytes at the device's
  * rates, plus seconds. */
@@ -52,6 +55,8 @@ struct lk_op {
     void (*cpu)(const void *args);
     void (*ref)(const void *args);
     enum lk_status (*cuda)(const void *args, const struct lk_cuda *cuda);
+    /* List the buffers of lk_real, so that cpu runs on narrow ones; NULL: it does not. */
+    void (*operands)(const void *args, struct lk_operands *out);
     struct lk_op_cost (*cost)(const void *args);
 };
 
@@ -365,6 +370,7 @@ struct lk_optim_rate {
     double learning_rate;
     double corrected; /* adamw: learning_rate / (1 - beta1^t), for update number t from 1 */
     double root;      /* adamw: sqrt(1 / (1 - beta2^t)) */
+    double unscale; /* gradients are multiplied by this first: the loss was scaled by 1 / unscale */
 };
 
 /* g = grad + weight_decay * param; m = momentum * m + g; param -= learning_rate * m. */
@@ -455,13 +461,14 @@ struct lk_axpy_args {
 };
 
 #define LK_CLIP_EPS 1e-6
-/* x = x * min(1, most / (sqrt(*sum_squares) + LK_CLIP_EPS)), as torch.nn.utils.clip_grad_norm_
- * does. */
+/* x = x * min(1, most / (sqrt(*sum_squares) / scale + LK_CLIP_EPS)), as
+ * torch.nn.utils.clip_grad_norm_ does; x is `scale` times the gradients that are clipped. */
 struct lk_clip_args {
     lk_real *x;
     const lk_wide *sum_squares; /* one element */
     size_t n;
-    double most; /* > 0 */
+    double most;  /* > 0 */
+    double scale; /* > 0 */
 };
 
 /*

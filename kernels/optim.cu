@@ -34,7 +34,7 @@ template <int K, class X> __device__ bool aligned_for(const X *p)
 
 /* struct lk_optim_rate, rounded. */
 struct rates {
-    float learning_rate, corrected, root;
+    float learning_rate, corrected, root, unscale;
 };
 
 /* Update K neighbouring weights. F: void f(weight, m, v, grad, decay, rates); m and v may be
@@ -62,7 +62,7 @@ __device__ void update(const struct lk_optim_tensor &t, size_t i, F f, const rat
         of_v = load<K>(v + i);
 #pragma unroll
     for (int k = 0; k < K; k++) {
-        f(w.x[k], of_m.x[k], of_v.x[k], to_float(grad.x[k]), (float)t.weight_decay, r);
+        f(w.x[k], of_m.x[k], of_v.x[k], r.unscale * to_float(grad.x[k]), (float)t.weight_decay, r);
         rounded.x[k] = from_float<T>(w.x[k]);
     }
     if (m)
@@ -85,7 +85,8 @@ __global__ void __launch_bounds__(THREADS)
     const struct lk_optim_tensor t = tensors[tensor_of(tensors, n_tensors, chunk)];
     size_t first = (chunk - t.first_chunk) * LK_OPTIM_CHUNK;
     size_t end = t.n - first < LK_OPTIM_CHUNK ? t.n : first + LK_OPTIM_CHUNK, tail = first;
-    const rates r = {(float)rate->learning_rate, (float)rate->corrected, (float)rate->root};
+    const rates r = {(float)rate->learning_rate, (float)rate->corrected, (float)rate->root,
+                     (float)rate->unscale};
 
     if (aligned_for<N>(static_cast<T *>(t.param)) &&
         aligned_for<N>(static_cast<const T *>(t.grad)) &&

@@ -194,8 +194,8 @@ void lk_model_destroy(struct lk_model *m); /* NULL is legal */
  */
 enum lk_status lk_model_not_finite(struct lk_model *m, char *buf, size_t size);
 
-/* Free the memory of the parameters' values: they were moved elsewhere, and params[].data are the
- * caller's from now on. pre: the stream is idle; there are no masters. */
+/* Free the memory of the parameters' values and masters: they were moved elsewhere, and
+ * params[].data and .master are the caller's from now on. pre: the stream is idle. */
 void lk_model_leave_weights(struct lk_model *m);
 
 /*

@@ -44,7 +44,7 @@ static enum lk_status check(const struct lk_averaging_config *c, bool has_master
                        c->outer_rate, c->outer_momentum);
     if (has_masters)
         return lk_fail(LK_EUNSUPPORTED,
-                       "%s averages float32 weights; bfloat16's have exact ones "
+                       "%s averages float32 weights; narrower ones have exact ones "
                        "beside them",
                        lk_sharding_name(c->scheme));
     return LK_OK;

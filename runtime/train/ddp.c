@@ -74,9 +74,9 @@ static int ddp_norms_micro_batches(const struct lk_exchange *e)
     return lk_reducer_norms_micro_batches(of(e));
 }
 
-static lk_real *ddp_gradients(const struct lk_exchange *e, size_t *out_elems)
+static lk_real *ddp_gradients(const struct lk_exchange *e, size_t run, size_t *out_elems)
 {
-    return lk_reducer_gradients(of(e), out_elems);
+    return run ? NULL : lk_reducer_gradients(of(e), out_elems);
 }
 
 static const void *ddp_weights(const struct lk_exchange *e, size_t *out_bytes)

@@ -68,10 +68,15 @@ int lk_exchange_norms_micro_batches(const struct lk_exchange *e)
     return e->ops->norms_micro_batches(e);
 }
 
-lk_real *lk_exchange_gradients(const struct lk_exchange *e, size_t *out_elems)
+lk_real *lk_exchange_gradients(const struct lk_exchange *e, size_t run, size_t *out_elems)
 {
     *out_elems = 0;
-    return e->ops->gradients ? e->ops->gradients(e, out_elems) : NULL;
+    return e->ops->gradients(e, run, out_elems);
+}
+
+enum lk_status lk_exchange_add_up(struct lk_exchange *e, lk_wide *x)
+{
+    return e->ops->add_up ? e->ops->add_up(e, x) : LK_OK;
 }
 
 enum lk_status lk_exchange_whole(struct lk_exchange *e, int what, const struct lk_optim *o)

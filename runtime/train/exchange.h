@@ -57,9 +57,12 @@ struct lk_owned lk_exchange_owned(const struct lk_exchange *e);
 const struct lk_bucket_plan *lk_exchange_buckets(const struct lk_exchange *e);
 /* As lk_reducer_ready_order; without DDP the order in which parameters are in units. */
 const size_t *lk_exchange_ready_order(const struct lk_exchange *e);
-/* Return the memory of all reduced gradients, in which gaps are zero; NULL where no rank has them.
- */
-lk_real *lk_exchange_gradients(const struct lk_exchange *e, size_t *out_elems);
+/* Return run 0, 1, ... of the reduced gradients that this rank owns, in which gaps are zero; NULL
+ * behind the last. */
+lk_real *lk_exchange_gradients(const struct lk_exchange *e, size_t run, size_t *out_elems);
+/* Enqueue the sum over the ranks that share gradients of one number each, in place and on the
+ * compute stream; where a rank owns all gradients nothing is sent. All ranks get the same bits. */
+enum lk_status lk_exchange_add_up(struct lk_exchange *e, lk_wide *x);
 /* As those of the reducer; LK_EEVIDENCE in sharded training, which does not measure norms. */
 enum lk_status lk_exchange_norms(const struct lk_exchange *e, uint32_t *step, double *local_sq,
                                  double *mean_sq);
@@ -100,7 +103,8 @@ struct lk_exchange_ops {
     enum lk_status (*norms)(const struct lk_exchange *e, uint32_t *step, double *local_sq,
                             double *mean_sq);
     int (*norms_micro_batches)(const struct lk_exchange *e);
-    lk_real *(*gradients)(const struct lk_exchange *e, size_t *out_elems); /* (optional) NULL */
+    lk_real *(*gradients)(const struct lk_exchange *e, size_t run, size_t *out_elems);
+    enum lk_status (*add_up)(struct lk_exchange *e, lk_wide *x); /* (optional) */
     enum lk_status (*whole)(struct lk_exchange *e, int what,
                             const struct lk_optim *o); /* (optional) */
     void (*part)(struct lk_exchange *e);               /* (optional) */

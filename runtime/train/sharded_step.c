@@ -384,3 +384,18 @@ enum lk_status lk_sharded_updated(struct lk_exchange *e)
     LK_PASS(lk_event_record(s->done, c->net));
     return lk_stream_wait(c->compute, s->done);
 }
+
+enum lk_status lk_sharded_add_up(struct lk_exchange *e, lk_wide *x)
+{
+    struct sharded *s = (struct sharded *)e;
+    const struct lk_reducer_config *c = &s->config;
+    const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
+                                      .dtype = s->wide_bytes == sizeof(double) ? LK_F64 : LK_F32,
+                                      .buf = x,
+                                      .count = 1,
+                                      .group = s->group,
+                                      .index = -1,
+                                      .ready = s->before};
+
+    return lk_comm_between(c->comm, c->compute, c->net, s->done, &call);
+}

@@ -46,7 +46,7 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     const struct lk_model_ops *model = t->model->ops;
     const struct lk_grad_hook hook = lk_exchange_hook(t->exchange);
     size_t wide = lk_device_wide_bytes(t->device);
-    double seed = lk_exchange_seed(t->exchange);
+    double seed = lk_exchange_seed(t->exchange) * (double)t->scaler.scale;
 
     LK_PASS(lk_exchange_forward_begin(t->exchange, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
@@ -67,7 +67,8 @@ static void begin_update(struct trainer *t, uint32_t step)
 {
     if (t->optim)
         lk_optim_begin(t->optim, lk_exchange_owned(t->exchange).params,
-                       lk_exchange_buckets(t->exchange), t->rate, (int64_t)step + 1);
+                       lk_exchange_buckets(t->exchange), t->rate,
+                       (int64_t)step + 1 - t->scaler.skipped, 1 / (double)t->scaler.scale);
 }
 
 enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket)
@@ -79,26 +80,73 @@ enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket)
     return lk_stream_range_end(t->update);
 }
 
-static enum lk_status enqueue_clip(struct trainer *t)
+/* Return element i of host memory with the device's wide type. */
+static double wide_at(const struct trainer *t, const lk_wide *x, int i)
 {
-    size_t n;
-    lk_real *gradients;
-
-    if (!t->clip)
-        return LK_OK;
-    gradients = lk_exchange_gradients(t->exchange, &n);
-    LK_PASS(LK_LAUNCH(t->compute, sum_squares, .out = t->clip, .in = gradients, .n = n));
-    LK_PASS(LK_LAUNCH(t->compute, clip, .x = gradients, .sum_squares = t->clip, .n = n,
-                      .most = t->config->clip_norm));
-    return lk_stream_copy(t->compute, t->clip_host, t->clip, lk_device_wide_bytes(t->device));
+    return lk_device_wide_bytes(t->device) == sizeof(double) ? ((const double *)x)[i]
+                                                             : (double)((const float *)x)[i];
 }
 
-/* Enqueue the update of all parameters, unless they were updated early. */
+/* Twice the timeout: a collective that waits for a peer times out first, and names the peer. */
+static struct lk_deadline step_deadline(const struct trainer *t)
+{
+    uint64_t timeout_ns = t->config->timeout_ns;
+
+    return lk_deadline_in(timeout_ns > UINT64_MAX / 2 ? UINT64_MAX : 2 * timeout_ns);
+}
+
+/* Enqueue the sum of squares of all reduced gradients, which all ranks get. */
+static enum lk_status enqueue_squares(struct trainer *t)
+{
+    lk_real *gradients;
+    size_t n;
+
+    if (!t->squares)
+        return LK_OK;
+    for (size_t run = 0; (gradients = lk_exchange_gradients(t->exchange, run, &n)); run++)
+        LK_PASS(LK_LAUNCH(t->compute, sum_squares, .out = t->squares, .in = gradients, .n = n,
+                          .accumulate = run > 0));
+    LK_PASS(lk_exchange_add_up(t->exchange, t->squares));
+    return lk_stream_copy(t->compute, t->squares_host, t->squares, lk_device_wide_bytes(t->device));
+}
+
+/* Wait for the gradients of a scaled loss, and decide if the step is applied. */
+static enum lk_status judge_scale(struct trainer *t)
+{
+    bool finite;
+
+    if (!lk_scaler_is_on(&t->scaler))
+        return LK_OK;
+    LK_PASS(lk_stream_sync(t->compute, step_deadline(t)));
+    finite = isfinite(wide_at(t, t->squares_host, 0));
+    lk_scaler_step(&t->scaler, finite);
+    t->overflows = !finite;
+    return LK_OK;
+}
+
+static enum lk_status enqueue_clip(struct trainer *t)
+{
+    lk_real *gradients;
+    size_t n;
+
+    if (!(t->config->clip_norm > 0))
+        return LK_OK;
+    for (size_t run = 0; (gradients = lk_exchange_gradients(t->exchange, run, &n)); run++)
+        LK_PASS(LK_LAUNCH(t->compute, clip, .x = gradients, .sum_squares = t->squares, .n = n,
+                          .most = t->config->clip_norm, .scale = t->scale));
+    return LK_OK;
+}
+
+/* Enqueue the update of all parameters, unless they were updated early or the step is skipped. */
 static enum lk_status enqueue_update(struct trainer *t)
 {
     if (t->update)
         return LK_OK;
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
+    LK_PASS(enqueue_squares(t));
+    LK_PASS(judge_scale(t));
+    if (t->overflows)
+        return lk_stream_range_end(t->compute);
     LK_PASS(enqueue_clip(t));
     if (!t->optim)
         LK_PASS(t->model->ops->update(t->model));
@@ -203,13 +251,6 @@ static bool is_alike(const struct trainer *t, int64_t step, bool verify)
            (noise_every == 0 || step % noise_every != 0);
 }
 
-/* Return element i of host memory with the device's wide type. */
-static double wide_at(const struct trainer *t, const lk_wide *x, int i)
-{
-    return lk_device_wide_bytes(t->device) == sizeof(double) ? ((const double *)x)[i]
-                                                             : (double)((const float *)x)[i];
-}
-
 static double mean_loss(const struct trainer *t)
 {
     int n = t->config->reducer.accumulation;
@@ -234,19 +275,26 @@ static void keep(struct trainer *t, int64_t step)
     if (t->computes)
         lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
     lk_span_counter(t->host, t->counters[COUNTER_RATE], at, t->rate);
-    if (t->clip && t->computes)
+    if (t->config->clip_norm > 0 && t->computes && !t->overflows)
         lk_span_counter(t->host, t->counters[COUNTER_CLIPPED_NORM], at,
-                        sqrt(wide_at(t, t->clip_host, 0)));
+                        sqrt(wide_at(t, t->squares_host, 0)) / t->scale);
+    if (lk_scaler_is_on(&t->scaler)) {
+        lk_span_counter(t->host, t->counters[COUNTER_SCALE], at, t->scale);
+        lk_span_counter(t->host, t->counters[COUNTER_SKIPPED], at, (double)t->scaler.skipped);
+    }
     if (lk_device_clock_error_ns(t->device) > t->clock_error_ns) {
         t->clock_error_ns = lk_device_clock_error_ns(t->device);
         lk_span_counter(t->host, t->counters[COUNTER_CLOCK_ERROR], at, (double)t->clock_error_ns);
     }
     if (t->config->reducer.noise_every == 0 ||
         lk_exchange_norms(t->exchange, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||
-        measured != at) {
+        measured != at || t->overflows) {
         t->local_sq[step] = NAN;
+        t->mean_sq[step] = NAN;
         return;
     }
+    t->local_sq[step] /= t->scale * t->scale;
+    t->mean_sq[step] /= t->scale * t->scale;
     lk_span_counter(t->host, t->counters[COUNTER_LOCAL_NORM], at, sqrt(t->local_sq[step]));
     lk_span_counter(t->host, t->counters[COUNTER_MEAN_NORM], at, sqrt(t->mean_sq[step]));
 }
@@ -259,7 +307,7 @@ static enum lk_status check_step(struct trainer *t, uint32_t step)
     enum lk_status st;
 
     LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES | LK_WHOLE_GRADIENTS, NULL));
-    st = lk_verify_step_end(t->verify, step);
+    st = lk_verify_step_end(t->verify, step, t->overflows ? 0 : t->scale);
     return plant == LK_PLANT_NONE ? st : lk_fail_context(st, "planted %s", plants[plant]);
 }
 
@@ -272,7 +320,9 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     struct lk_span span;
     uint64_t began_ns;
 
-    t->rate = lk_optim_rate(&t->schedule, step, global_batch);
+    t->rate = lk_optim_rate(&t->schedule, step - t->scaler.skipped, global_batch);
+    t->scale = (double)t->scaler.scale;
+    t->overflows = false;
     if (verify) {
         LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES, NULL));
         LK_PASS(lk_verify_step_begin(t->verify));
@@ -291,10 +341,7 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
         LK_PASS(enqueue_step(t, at));
     if (lk_averaging_is_due(&c->averaging, step, t->n_steps))
         LK_PASS(lk_averaging_enqueue(t->averaging));
-    /* Twice the timeout: a collective that waits for a peer times out first, and names the peer. */
-    LK_PASS(lk_stream_sync(
-        t->compute,
-        lk_deadline_in(c->timeout_ns > UINT64_MAX / 2 ? UINT64_MAX : 2 * c->timeout_ns)));
+    LK_PASS(lk_stream_sync(t->compute, step_deadline(t)));
     if (t->model->gap_s > 0)
         lk_sleep_until_ns(lk_monotonic_ns() + lk_ns_from_s(t->model->gap_s));
     lk_span_end(t->host, &span);
@@ -304,6 +351,7 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     if (verify)
         LK_PASS(check_step(t, at));
     LK_PASS(lk_trainer_check_loss(t, step));
+    LK_PASS(lk_trainer_check_scale(t, step));
     LK_PASS(lk_trainer_check_params(t, step + 1));
     t->course.trained_s += t->step_s[step];
     LK_PASS(lk_trainer_checkpoint(t, step + 1));
@@ -389,6 +437,8 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     out->step_s = t->step_s;
     out->n = t->n_steps;
     out->skipped = lk_train_skipped(c);
+    out->loss_scale = lk_scaler_is_on(&t->scaler) ? (double)t->scaler.scale : 0;
+    out->overflown = t->scaler.skipped;
     out->course = t->course;
     out->counted_s = t->counted_s;
     out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;

@@ -16,6 +16,7 @@
 #include "runtime/train/data.h"
 #include "runtime/train/hook.h"
 #include "runtime/train/reducer.h"
+#include "runtime/train/scaler.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,10 +38,10 @@ enum lk_train_graph {
 
 /*
  * Checkpoints (runtime/train/checkpoint.h), which rank 0 writes on a thread of its own: weights,
- * rank 0's buffers, optimizer state, the order of buckets and how far the run is. There is no more
- * to keep. Every
+ * rank 0's buffers, optimizer state, the loss scale, the order of buckets and how far the run is.
+ * There is no more to keep. Every
  * random number is a function of the seed, the epoch and the sample, the schedule is one of the
- * step, the optimizer's state is whole in the file, and no loss is scaled. So a run that
+ * steps applied, and the optimizer's state is whole in the file. So a run that
  * goes on from one gives the same bits as one that was not ended, on as many ranks.
  */
 struct lk_checkpoint_config {
@@ -72,6 +73,7 @@ struct lk_train_config {
     /* All gradients are multiplied by min(1, clip_norm / their norm) before the update, which then
      * waits for all of them; 0: they are not. */
     double clip_norm;
+    struct lk_scaler_config scaler; /* of the loss; AUTO is DYNAMIC in float16, else NONE */
     struct lk_reducer_config
         reducer;                /* comm, streams, early, hook, local and timeout are filled in */
     struct lk_hook_config hook; /* of gradients; seed and timeout are filled in */
@@ -116,10 +118,12 @@ struct lk_train_config {
 /* The result, on every rank. */
 struct lk_train_result {
     /* For every step, warm-up included; NaN of those before course.first_step. */
-    double *loss;    /* mean over ranks and micro-batches */
-    double *step_s;  /* host time, mean over ranks */
-    int64_t n;       /* entries of both */
-    int64_t skipped; /* as lk_train_skipped */
+    double *loss;      /* mean over ranks and micro-batches */
+    double *step_s;    /* host time, mean over ranks */
+    int64_t n;         /* entries of both */
+    int64_t skipped;   /* as lk_train_skipped */
+    double loss_scale; /* behind the last step; 0: the loss was not scaled */
+    int64_t overflown; /* steps that overflowed and were not applied, of all starts */
     struct lk_train_course course;
     /* Seconds from the end of the warm-up to the end of the last step, on this rank. Includes the
      * time between steps, which step_s leaves out. */
@@ -143,7 +147,8 @@ enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk
 enum lk_status lk_train_check(const struct lk_train_config *config);
 
 /*
- * Run one rank to the end. A loss that is not finite is a failure. On failure the sinks keep the
+ * Run one rank to the end. A loss that is not finite is a failure; gradients that are not are one
+ * where the loss is not scaled, or its scale cannot fall. On failure the sinks keep the
  * spans recorded so far, and the other ranks learn of it through comm_config.store; the error text
  * is then the run's verdict. The export comes last: when only that fails, *out is written all the
  * same (n > 0), and the caller frees it.

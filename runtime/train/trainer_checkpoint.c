@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGING_BYTES = 1 << 20, OWN_TEXTS = 12 };
+enum { STAGING_BYTES = 1 << 20, OWN_TEXTS = 15 };
 static const uint64_t copy_timeout_ns = 120 * LK_NS_PER_S;
 
 /* Names of the file's own texts and of the bucket order. */
@@ -31,9 +31,15 @@ static const uint64_t copy_timeout_ns = 120 * LK_NS_PER_S;
 
 /* ---- The parts ---- */
 
+/* In sharded training masters have an address only while they are whole. */
+static bool has_masters(const struct trainer *t)
+{
+    return lk_dtype_has_masters(lk_device_real_dtype(t->device));
+}
+
 static size_t weight_groups(const struct trainer *t)
 {
-    return t->model->masters ? 2 : 1;
+    return has_masters(t) ? 2 : 1;
 }
 
 static size_t n_groups(const struct trainer *t)
@@ -59,8 +65,7 @@ static bool is_real(const struct trainer *t, size_t part)
 {
     size_t group = part / t->model->n_params;
 
-    return group < weight_groups(t) &&
-           (group > 0 || !t->model->params[part % t->model->n_params].master);
+    return group < weight_groups(t) && (group > 0 || !has_masters(t));
 }
 
 static struct lk_tensor_row describe(const struct trainer *t, size_t part)
@@ -168,6 +173,24 @@ static enum lk_status find_batch(struct trainer *t)
     return LK_OK;
 }
 
+/* pre: the scaler is as at the start of a run. */
+static enum lk_status resume_scaler(struct trainer *t)
+{
+    double scale, good, skipped;
+
+    if (!lk_scaler_is_on(&t->scaler))
+        return LK_OK;
+    LK_PASS(number(t, "loss_scale", &scale));
+    LK_PASS(number(t, "loss_scale_good", &good));
+    LK_PASS(number(t, "loss_scale_skipped", &skipped));
+    if (t->scaler.config.kind == LK_LOSS_SCALE_DYNAMIC) {
+        t->scaler.scale = (float)scale;
+        t->scaler.good = (int64_t)good;
+    }
+    t->scaler.skipped = (int64_t)skipped;
+    return LK_OK;
+}
+
 enum lk_status lk_trainer_resume_read(struct trainer *t)
 {
     const struct lk_checkpoint_config *c = &t->config->checkpoint;
@@ -258,6 +281,7 @@ enum lk_status lk_trainer_resume_weights(struct trainer *t)
 {
     if (!t->config->checkpoint.resume)
         return LK_OK;
+    LK_PASS(resume_scaler(t));
     LK_PASS(check_order(t));
     return restore_parts(t, 0, weight_groups(t) * t->model->n_params);
 }
@@ -339,6 +363,11 @@ static size_t fill_texts(const struct trainer *t, int64_t steps, struct lk_tenso
     add_text(texts, &n, "trained_s", "%.9g", course->trained_s);
     add_text(texts, &n, "stalled_s", "%.9g", course->stalled_s);
     add_text(texts, &n, "starting_s", "%.9g", course->starting_s);
+    if (lk_scaler_is_on(&t->scaler)) {
+        add_text(texts, &n, "loss_scale", "%.9g", (double)t->scaler.scale);
+        add_text(texts, &n, "loss_scale_good", "%" PRId64, t->scaler.good);
+        add_text(texts, &n, "loss_scale_skipped", "%" PRId64, t->scaler.skipped);
+    }
     if (c->checkpoint.n_texts)
         memcpy(texts + n, c->checkpoint.texts, c->checkpoint.n_texts * sizeof *texts);
     return n + c->checkpoint.n_texts;

@@ -5,6 +5,7 @@
 #include "facts/run_facts.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/exchange.h"
+#include "runtime/train/scaler.h"
 #include "runtime/train/trainer.h"
 #include "runtime/train/verify.h"
 
@@ -15,6 +16,8 @@
     X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
     X(COUNTER_MEAN_NORM, "gradient norm")                                                          \
     X(COUNTER_CLIPPED_NORM, "gradient norm before clipping")                                       \
+    X(COUNTER_SCALE, "loss scale")                                                                 \
+    X(COUNTER_SKIPPED, "skipped steps")                                                            \
     X(COUNTER_CHECKPOINT, "checkpoint stall")                                                      \
     X(COUNTER_CLOCK_ERROR, LK_CLOCK_ERROR_COUNTER)
 
@@ -47,11 +50,14 @@ struct trainer {
     struct lk_batch *batches;        /* micro-batches of a step, as the graph reads them */
     struct lk_optim_config schedule; /* the optimizer's, with a warm-up in steps */
     double rate;                     /* learning rate of the step in progress */
-    lk_wide *micro_loss;       /* host memory: loss of each micro-batch of the step in progress */
-    lk_wide *clip, *clip_host; /* sum of squares of all gradients: device memory, host memory; NULL:
-                                  they are not clipped */
-    uint64_t *sum, *sum_host;  /* checksum of parameters: device memory, host memory; NULL: none */
-    int64_t n_steps;           /* warm-up included */
+    struct lk_scaler scaler;         /* of the loss */
+    double scale;                    /* of the step in progress, */
+    bool overflows;                  /* which is not applied, as its gradients are not finite */
+    lk_wide *micro_loss; /* host memory: loss of each micro-batch of the step in progress */
+    lk_wide *squares, *squares_host; /* sum of squares of all gradients: device memory, host memory;
+                                        NULL: they are not clipped, and the loss is not scaled */
+    uint64_t *sum, *sum_host; /* checksum of parameters: device memory, host memory; NULL: none */
+    int64_t n_steps;          /* warm-up included */
     /* One entry per step, of this rank; norms are NaN in steps that did not measure them. */
     double *loss, *step_s, *local_sq, *mean_sq;
     double counted_s;
@@ -82,6 +88,9 @@ enum lk_status lk_trainer_check_open(struct trainer *t);
 enum lk_status lk_trainer_check_params(struct trainer *t, int64_t step);
 /* Fail if the loss of a step is not finite, and say where forward first was not. pre: likewise. */
 enum lk_status lk_trainer_check_loss(struct trainer *t, int64_t step);
+/* Fail if a step was skipped though a smaller scale of the loss cannot help, and name the first
+ * parameter whose gradient is not finite. pre: likewise. */
+enum lk_status lk_trainer_check_scale(struct trainer *t, int64_t step);
 
 /* ---- trainer_checkpoint.c ---- */
 

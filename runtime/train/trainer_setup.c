@@ -144,6 +144,8 @@ static const char *graph_lacks(const struct trainer *t)
         return "a fault is planted";
     if (lk_averaging_is_on(&c->averaging))
         return "parameters are averaged, so that steps differ";
+    if (lk_scaler_is_on(&t->scaler))
+        return "the scale of the loss changes, and steps may be skipped";
     if (c->reducer.noise_every == 1)
         return "every step measures the gradients' norms";
     if (c->verify && c->verify_steps == 0)
@@ -183,20 +185,38 @@ static const char *early_lacks(const struct trainer *t)
         return "a fault is planted";
     if (c->clip_norm > 0)
         return "gradients are clipped by the norm of all of them";
+    if (lk_scaler_is_on(&t->scaler))
+        return "the loss is scaled, and a step that overflows is not applied";
     /* A device without memory of its own has no processors of its own. */
     return wish == LK_FUSE_AUTO && lk_device_uses_host_memory(t->device)
                ? "the device's streams share the host's processors"
                : NULL;
 }
 
-static enum lk_status open_clip(struct trainer *t)
+static enum lk_status open_squares(struct trainer *t)
 {
     size_t wide = lk_device_wide_bytes(t->device);
 
-    if (!(t->config->clip_norm > 0))
+    if (!(t->config->clip_norm > 0) && !lk_scaler_is_on(&t->scaler))
         return LK_OK;
-    LK_PASS(lk_device_alloc(t->device, wide, &t->clip));
-    return lk_device_alloc_host(t->device, wide, &t->clip_host);
+    LK_PASS(lk_device_alloc(t->device, wide, &t->squares));
+    return lk_device_alloc_host(t->device, wide, &t->squares_host);
+}
+
+/* pre: the device is open. */
+static enum lk_status open_scaler(struct trainer *t)
+{
+    LK_PASS(lk_scaler_init(&t->scaler, &t->config->scaler, lk_device_real_dtype(t->device)));
+    if (!lk_scaler_is_on(&t->scaler))
+        return LK_OK;
+    if (lk_averaging_is_on(&t->config->averaging))
+        return lk_fail(LK_EUNSUPPORTED,
+                       "the loss is scaled, and ranks average parameters: each rank's gradients "
+                       "would overflow at other steps");
+    if (t->config->hook.compression == LK_COMPRESSION_POWERSGD)
+        return lk_fail(LK_EUNSUPPORTED, "the loss is scaled, and powersgd keeps errors of "
+                                        "gradients, which a change of the scale would not change");
+    return LK_OK;
 }
 
 static enum lk_status choose_early(struct trainer *t)
@@ -238,9 +258,9 @@ static enum lk_status check(const struct lk_train_config *c)
         return lk_fail(LK_EUSAGE, "%lld steps after %lld of warm-up", (long long)c->steps,
                        (long long)c->warmup_steps);
     if (lk_sharding_traits(c->reducer.sharding)->sharers != LK_SHARERS_NONE &&
-        (c->hook.compression != LK_COMPRESSION_NONE || c->clip_norm > 0 ||
-         c->optim.kind == LK_OPTIM_LARS || c->optim.kind == LK_OPTIM_LAMB))
-        return lk_fail(LK_EUNSUPPORTED, "%s with a hook, clipping or an optimizer of whole tensors",
+        (c->hook.compression != LK_COMPRESSION_NONE || c->optim.kind == LK_OPTIM_LARS ||
+         c->optim.kind == LK_OPTIM_LAMB))
+        return lk_fail(LK_EUNSUPPORTED, "%s with a hook or an optimizer of whole tensors",
                        lk_sharding_name(c->reducer.sharding));
     if (!(c->clip_norm >= 0))
         return lk_fail(LK_EUSAGE, "gradients clipped to a norm of %g", c->clip_norm);
@@ -300,6 +320,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     mc.max_samples = c->local_batch;
     LK_PASS(lk_trainer_resume_read(t));
     LK_PASS(open_model(t, &mc));
+    LK_PASS(open_scaler(t));
     LK_PASS(lk_trainer_resume_weights(t));
     LK_PASS(open_loader(t));
     cc.timeout_ns = c->timeout_ns;
@@ -337,7 +358,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     LK_PASS(lk_trainer_resume_optim(t));
     LK_PASS(open_verify(t, &mc));
     LK_PASS(choose_graph(t));
-    LK_PASS(open_clip(t));
+    LK_PASS(open_squares(t));
     LK_PASS(lk_trainer_check_open(t));
     LK_PASS(lk_trainer_checkpoint_open(t));
     LK_PASS(lk_device_alloc_host(
@@ -367,8 +388,8 @@ void lk_trainer_close(struct trainer *t)
     lk_model_destroy(t->model);
     if (t->device) {
         lk_device_free_host(t->device, t->micro_loss);
-        lk_device_free_host(t->device, t->clip_host);
-        lk_device_free(t->device, t->clip);
+        lk_device_free_host(t->device, t->squares_host);
+        lk_device_free(t->device, t->squares);
         lk_device_free_host(t->device, t->sum_host);
         lk_device_free_host(t->device, t->staging);
         lk_device_free(t->device, t->sum);

@@ -92,11 +92,13 @@ void lk_verify_destroy(struct lk_verify *v); /* NULL is legal */
 /* Copy the parameters to the reference. pre: the streams are idle. */
 enum lk_status lk_verify_step_begin(struct lk_verify *v);
 /*
- * Check step number `step`, counted from 0, of this run's data. Collective: all ranks get the same
+ * Check step number `step`, counted from 0, of this run's data. The model's gradients are `scale`
+ * times those of the loss; 0: they overflowed, the step was skipped, and only parameters are
+ * compared. Collective: all ranks get the same
  * result. LK_EVERIFY names the check, the step, the parameter and the ranks. pre: the streams are
  * idle.
  */
-enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step);
+enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step, double scale);
 
 /* Return the largest gradient error seen on any rank, and its bound. */
 double lk_verify_max_error(const struct lk_verify *v);

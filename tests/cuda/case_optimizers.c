@@ -67,7 +67,7 @@ static void make_optimizer(struct cuda_rig *r, struct optimizer *o)
 static void set_rate(struct cuda_rig *r, struct optimizer *o, double learning_rate, int t)
 {
     o->now = (struct lk_optim_rate){learning_rate, learning_rate / (1 - pow(0.9, t)),
-                                    sqrt(1 / (1 - pow(0.999, t)))};
+                                    sqrt(1 / (1 - pow(0.999, t))), 0.75};
     r->machine->copy(o->rate, &o->now, sizeof o->now);
 }
 

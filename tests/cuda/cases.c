@@ -371,7 +371,7 @@ static void vectors(struct cuda_rig *r)
         RUN(r, axpy, (.y = y.dev, .x = z.dev), (.y = y.d, .x = z.d), .n = n, .factor = -0.3);
         buffer_check(&y, 2 * ULP);
         RUN(r, clip, (.x = z.dev, .sum_squares = sum.dev), (.x = z.d, .sum_squares = sum.d), .n = n,
-            .most = 0.5);
+            .scale = 1, .most = 0.5);
         buffer_check(&z, 4 * ULP);
         RUN(r, fill, (.x = x.dev), (.x = x.d), .n = n, .value = 1.5);
         buffer_check(&x, 0);

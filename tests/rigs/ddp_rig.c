@@ -470,7 +470,7 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
         LK_TRY(lk_verify_step_begin(r->verify));
     lk_stream_set_step(r->compute, step);
     LK_TRY(lk_reducer_step_begin(r->reducer, step));
-    lk_optim_begin(r->optim, r->model->params, lk_reducer_buckets(r->reducer), 0.5, step + 1);
+    lk_optim_begin(r->optim, r->model->params, lk_reducer_buckets(r->reducer), 0.5, step + 1, 1);
     r->n_updates = 0;
     for (int m = 0; m < c->accumulation; m++) {
         LK_TRY(lk_loader_next(r->loader, lk_deadline_in(timeout_ns), &batch));
