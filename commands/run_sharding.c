@@ -26,9 +26,9 @@ enum lk_status run_sharding_check(const struct run_sharding *s, const struct lk_
          "--noise-every and --sharding exclude each other: no rank has the whole mean gradient"},
         {sharded && train->fuse.wish[LK_FUSE_OPTIMIZER] == LK_FUSE_YES,
          "--fuse=optimizer and --sharding exclude each other: shards are updated behind backward"},
-        {sharded && train->reducer.plant > LK_PLANT_SHARED_SHARD,
-         "--plant and --sharding: sharded training has dropped-bucket, wrong-divisor and "
-         "shared-shard"},
+        {sharded && train->reducer.plant > LK_PLANT_OVERFLOW,
+         "--plant and --sharding: sharded training has dropped-bucket, wrong-divisor, "
+         "shared-shard and overflow"},
         {grouped && !s->group, "--sharding=hsdp needs --shard-group"},
         {!grouped && s->group && known, "--shard-group needs --sharding=hsdp"},
         {grouped && mpi,

@@ -442,6 +442,9 @@ static const struct lk_member job_rows[] = {
                 "not known"),
     ROW(find_unused_parameters, "find_unused_parameters", BOOL, OPTIONAL,
         .help = "DDP's option: one more small all-reduce a step"),
+    ROW(global_norm, "global_norm", BOOL, OPTIONAL,
+        .help = "gradients are clipped by their norm, or a step whose scaled loss overflowed is "
+                "skipped: where gradients are sharded, an all-reduce of 4 bytes before the update"),
     ROW(optimizer, "optimizer", WORD, OPTIONAL, .words = &lk_job_optimizer_words,
         .help = "what keeps states beside the parameters: for memory"),
     ROW(master_weights, "master_weights", BOOL, OPTIONAL,

@@ -151,6 +151,7 @@ struct lk_job {
     size_t n_runs;
     int prefetch_depth; /* batches prepared ahead; 0: none */
     bool find_unused_parameters;
+    bool global_norm;      /* the update waits for a number of all gradients */
     bool recorded_buckets; /* tensors are buckets, as a trace has them: their tensors are unknown */
     struct lk_job_sync_bn *sync_bn; /* in forward order */
     size_t n_sync_bn;

@@ -255,6 +255,7 @@ enum lk_status lk_run_facts_read(const struct lk_run_info *info, struct lk_run_f
         .gpu_power_limit_w = number_of(lk_run_info_value(info, LK_GPU_CONFIG_POWER_LIMIT)),
         .transformer = transformer_of(lk_run_info_value(info, LK_SHAPE_CONFIG_KEY),
                                       lk_run_info_value(info, "dtype")),
+        .global_norm = is(lk_run_info_value(info, LK_NORM_CONFIG_KEY), "yes"),
         .activation_bytes = number_of(lk_run_info_value(info, LK_ACTIVATION_CONFIG_KEY)),
     };
     if (records && !strncmp(records, none, sizeof none - 1))

@@ -454,6 +454,7 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
     j->master_weights = j->gradient_as_bucket_view && facts.master_weights;
     j->transformer = facts.transformer;
+    j->global_norm = facts.global_norm;
     if (facts.activation_bytes > 0)
         LK_PASS(lk_quantity_set(&j->memory_per_sample_bytes, facts.activation_bytes, NAN, NAN, 0,
                                 "the buffers of %s on the device %s", info->model, info->device));

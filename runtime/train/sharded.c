@@ -320,7 +320,8 @@ static enum lk_status check(const struct lk_reducer_config *c, const struct lk_m
         return lk_fail(LK_EUNSUPPORTED, "sharding %s has no %s", name,
                        c->early ? "early updates" : "gradient norms");
     if (c->plant != LK_PLANT_NONE && c->plant != LK_PLANT_DROPPED_BUCKET &&
-        c->plant != LK_PLANT_WRONG_DIVISOR && c->plant != LK_PLANT_SHARED_SHARD)
+        c->plant != LK_PLANT_WRONG_DIVISOR && c->plant != LK_PLANT_SHARED_SHARD &&
+        c->plant != LK_PLANT_OVERFLOW)
         return lk_fail(LK_EUNSUPPORTED, "sharding %s: the planted fault is one of DDP's reducer",
                        name);
     return LK_OK;

@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The step of LK_PLANT_OVERFLOW. */
+enum { OVERFLOW_STEP = 1 };
+
 /* ---- A step ---- */
 
 static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_batch,
@@ -40,14 +43,42 @@ static enum lk_status take_buffers(struct trainer *t, int micro_batch)
     return lk_comm_between(t->comm, t->compute, t->net, t->buffers_there, &call);
 }
 
+/* The exchange's hook, of a backward in which a gradient is made infinite. */
+struct planted {
+    const struct trainer *trainer;
+    struct lk_grad_hook hook;
+};
+
+static enum lk_status planted_ready(void *ctx, size_t param)
+{
+    const struct planted *p = ctx;
+    const struct trainer *t = p->trainer;
+
+    if (param == 0)
+        LK_PASS(LK_LAUNCH(t->compute, fill, .x = t->model->params[0].grad, .n = 1,
+                          .value = INFINITY));
+    return p->hook.ready(p->hook.ctx, param);
+}
+
+static enum lk_status planted_released(void *ctx, size_t param)
+{
+    const struct planted *p = ctx;
+
+    return p->hook.released ? p->hook.released(p->hook.ctx, param) : LK_OK;
+}
+
 static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
                                           const struct lk_batch *batch)
 {
     const struct lk_model_ops *model = t->model->ops;
-    const struct lk_grad_hook hook = lk_exchange_hook(t->exchange);
+    struct planted planted = {t, lk_exchange_hook(t->exchange)};
+    struct lk_grad_hook hook = planted.hook;
     size_t wide = lk_device_wide_bytes(t->device);
     double seed = lk_exchange_seed(t->exchange) * (double)t->scaler.scale;
 
+    if (t->config->reducer.plant == LK_PLANT_OVERFLOW && t->rank == t->ranks - 1 &&
+        lk_stream_step(t->compute) == OVERFLOW_STEP)
+        hook = (struct lk_grad_hook){planted_ready, &planted, planted_released};
     LK_PASS(lk_exchange_forward_begin(t->exchange, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
     LK_PASS(take_buffers(t, micro_batch));
@@ -103,7 +134,9 @@ static enum lk_status enqueue_squares(struct trainer *t)
 
     if (!t->squares)
         return LK_OK;
-    for (size_t run = 0; (gradients = lk_exchange_gradients(t->exchange, run, &n)); run++)
+    /* The time of a replayed job's optimizer has that of its sums. */
+    for (size_t run = 0;
+         t->optim && (gradients = lk_exchange_gradients(t->exchange, run, &n)); run++)
         LK_PASS(LK_LAUNCH(t->compute, sum_squares, .out = t->squares, .in = gradients, .n = n,
                           .accumulate = run > 0));
     LK_PASS(lk_exchange_add_up(t->exchange, t->squares));

@@ -51,7 +51,23 @@ static struct lk_sampler_config sampler(const struct trainer *t)
     return s;
 }
 
-/* Open the device with its streams, and the model. */
+/* pre: the device is open. */
+static enum lk_status open_scaler(struct trainer *t)
+{
+    LK_PASS(lk_scaler_init(&t->scaler, &t->config->scaler, lk_device_real_dtype(t->device)));
+    if (!lk_scaler_is_on(&t->scaler))
+        return LK_OK;
+    if (lk_averaging_is_on(&t->config->averaging))
+        return lk_fail(LK_EUNSUPPORTED,
+                       "the loss is scaled, and ranks average parameters: each rank's gradients "
+                       "would overflow at other steps");
+    if (t->config->hook.compression == LK_COMPRESSION_POWERSGD)
+        return lk_fail(LK_EUNSUPPORTED, "the loss is scaled, and powersgd keeps errors of "
+                                        "gradients, which a change of the scale would not change");
+    return LK_OK;
+}
+
+/* Open the device with its streams, the model, and the scale of its loss. */
 static enum lk_status open_model(struct trainer *t, const struct lk_model_config *config)
 {
     struct lk_model_config model = *config;
@@ -64,7 +80,7 @@ static enum lk_status open_model(struct trainer *t, const struct lk_model_config
     LK_PASS(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
     if (t->config->import_path)
         LK_PASS(lk_model_import(t->model, t->config->import_path));
-    return LK_OK;
+    return open_scaler(t);
 }
 
 /* Open the data set. pre: the model is open. */
@@ -193,30 +209,20 @@ static const char *early_lacks(const struct trainer *t)
                : NULL;
 }
 
+/* Return true if the update waits for a number of all gradients. pre: the model is open. */
+static bool needs_norm(const struct trainer *t)
+{
+    return t->config->clip_norm > 0 || lk_scaler_is_on(&t->scaler) || t->model->global_norm;
+}
+
 static enum lk_status open_squares(struct trainer *t)
 {
     size_t wide = lk_device_wide_bytes(t->device);
 
-    if (!(t->config->clip_norm > 0) && !lk_scaler_is_on(&t->scaler))
+    if (!needs_norm(t))
         return LK_OK;
     LK_PASS(lk_device_alloc(t->device, wide, &t->squares));
     return lk_device_alloc_host(t->device, wide, &t->squares_host);
-}
-
-/* pre: the device is open. */
-static enum lk_status open_scaler(struct trainer *t)
-{
-    LK_PASS(lk_scaler_init(&t->scaler, &t->config->scaler, lk_device_real_dtype(t->device)));
-    if (!lk_scaler_is_on(&t->scaler))
-        return LK_OK;
-    if (lk_averaging_is_on(&t->config->averaging))
-        return lk_fail(LK_EUNSUPPORTED,
-                       "the loss is scaled, and ranks average parameters: each rank's gradients "
-                       "would overflow at other steps");
-    if (t->config->hook.compression == LK_COMPRESSION_POWERSGD)
-        return lk_fail(LK_EUNSUPPORTED, "the loss is scaled, and powersgd keeps errors of "
-                                        "gradients, which a change of the scale would not change");
-    return LK_OK;
 }
 
 static enum lk_status choose_early(struct trainer *t)
@@ -320,7 +326,6 @@ enum lk_status lk_trainer_open(struct trainer *t)
     mc.max_samples = c->local_batch;
     LK_PASS(lk_trainer_resume_read(t));
     LK_PASS(open_model(t, &mc));
-    LK_PASS(open_scaler(t));
     LK_PASS(lk_trainer_resume_weights(t));
     LK_PASS(open_loader(t));
     cc.timeout_ns = c->timeout_ns;
@@ -542,6 +547,8 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
         LK_PASS(describe_norms(m, info));
     if (*m->attention)
         LK_PASS(lk_run_info_config(info, ATTENTION_KEY, m->attention));
+    if (needs_norm(t))
+        LK_PASS(lk_run_info_config(info, LK_NORM_CONFIG_KEY, "yes"));
     LK_PASS(describe_update(t, info));
     LK_PASS(lk_device_describe(m->device, info));
     return fill_tensors(m, info);

@@ -22,6 +22,8 @@ static const double POWERSGD_MIN_RATE = 2;
 static const double POWERSGD_PASSES = 11;
 /* SyncBatchNorm's statistics are float32: torch/nn/modules/_functions.py. */
 static const uint64_t STATISTIC_BYTES = 4;
+/* The sum of squares of all gradients, or GradScaler's found_inf, is a float32. */
+static const uint64_t NORM_BYTES = 4;
 /* find_unused_parameters' map has an int32 for each parameter: reducer.cpp, local_used_map_. */
 static const uint64_t USED_MAP_BYTES = 4;
 
@@ -359,6 +361,16 @@ static enum lk_status add_in_group(struct build *b, const struct lk_sharding_tra
     return LK_OK;
 }
 
+/* Add the sum over shards of what the update must know of all gradients. Without shards every rank
+ * has them all. Gradients of float16 need a scaled loss, whose overflow ranks tell each other. */
+static enum lk_status add_norm(struct build *b, const struct group *shards)
+{
+    if (!b->job->global_norm && b->config->grad_dtype != LK_GRAD_F16)
+        return LK_OK;
+    return add_other(b, shards, LK_ALL_REDUCE, NORM_BYTES, 0, LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER,
+                     false);
+}
+
 static enum lk_status add_scheme(struct build *b)
 {
     const struct lk_sharding_traits *t = lk_sharding_traits(b->config->sharding);
@@ -374,6 +386,8 @@ static enum lk_status add_scheme(struct build *b)
         LK_PASS(add_in_group(b, t, &g));
     if (grouped && !periodic)
         LK_PASS(add_across(b, &g));
+    if (t->sharers != LK_SHARERS_NONE && t->pace == LK_PACE_STEP)
+        LK_PASS(add_norm(b, &g));
     if (t->gathers == LK_GATHERS_AFTER)
         LK_PASS(add_all_parameters(b, LK_ALL_GATHER, 1));
     return periodic ? add_all_parameters(b, LK_ALL_REDUCE, b->config->averaging_period) : LK_OK;
