@@ -247,6 +247,10 @@ static const struct lk_member result_rows[] = {
     ROW(train.verify_max_error, "verify_max_error", NUMBER, OPTIONAL,
         .help = "largest relative error of a gradient, with --verify"),
     ROW(train.verify_allowed, "verify_allowed", NUMBER, OPTIONAL, .help = "what was allowed"),
+    ROW(train.loss_scale, "loss_scale", NUMBER, SPARSE, .min = 0, .help = "behind the last step",
+        .without = "the loss was not scaled"),
+    ROW(train.overflown, "skipped_steps", INT64, SPARSE, .min = 1,
+        .help = "steps that were not applied, as gradients overflowed", .without = "none"),
     ROW(train.course, "course", OBJECT, OPTIONAL, .of = &course_record,
         .help = "of a run with checkpoints, over all its starts"),
     ROW(gpu, "gpu", OWN, OPTIONAL, .own = &gpu, .help = "clock, power, throttling of rank 0's GPU"),
@@ -441,6 +445,22 @@ static struct reference find_reference(const struct run_grid *s, const struct lk
     return ref;
 }
 
+static enum lk_status add_scale_note(const struct run_part *part, struct lk_page *page)
+{
+    const struct lk_train_result *r = &part->result;
+    long long skipped = r->overflown;
+
+    if (!(r->loss_scale > 0))
+        return LK_OK;
+    if (!skipped)
+        return lk_page_note(page, "loss scale at the end: %g; no step overflowed", r->loss_scale);
+    return lk_page_note(page,
+                        "loss scale at the end: %g; %lld step%s overflowed and %s not applied, on "
+                        "any rank",
+                        r->loss_scale, skipped, skipped == 1 ? "" : "s",
+                        skipped == 1 ? "was" : "were");
+}
+
 static enum lk_status add_notes(const struct run_grid *s, const struct run_options *o,
                                 const struct reference *ref, struct lk_table *t,
                                 struct lk_page *page)
@@ -472,7 +492,7 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
                              "verified: largest gradient error %.2g of the float64 reference, "
                              "where %.2g is allowed; parameters bit-identical on all ranks",
                              worst, allowed));
-    return LK_OK;
+    return add_scale_note(most, page);
 }
 
 enum lk_status run_grid_table(const struct run_grid *s, const struct run_options *o,

@@ -470,7 +470,7 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     out->step_s = t->step_s;
     out->n = t->n_steps;
     out->skipped = lk_train_skipped(c);
-    out->loss_scale = lk_scaler_is_on(&t->scaler) ? (double)t->scaler.scale : 0;
+    out->loss_scale = lk_scaler_is_on(&t->scaler) ? (double)t->scaler.scale : NAN;
     out->overflown = t->scaler.skipped;
     out->course = t->course;
     out->counted_s = t->counted_s;

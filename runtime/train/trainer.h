@@ -122,7 +122,7 @@ struct lk_train_result {
     double *step_s;    /* host time, mean over ranks */
     int64_t n;         /* entries of both */
     int64_t skipped;   /* as lk_train_skipped */
-    double loss_scale; /* behind the last step; 0: the loss was not scaled */
+    double loss_scale; /* behind the last step; NaN: the loss was not scaled */
     int64_t overflown; /* steps that overflowed and were not applied, of all starts */
     struct lk_train_course course;
     /* Seconds from the end of the warm-up to the end of the last step, on this rank. Includes the

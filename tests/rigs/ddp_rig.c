@@ -486,7 +486,7 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
     if (c->before_verify)
         c->before_verify(r, step);
     if (r->verify)
-        LK_TRY(lk_verify_step_end(r->verify, step));
+        LK_TRY(lk_verify_step_end(r->verify, step, 1));
     if (c->after_step)
         c->after_step(r, step);
 out:
