@@ -222,7 +222,7 @@ void lk_command_backends(FILE *out)
         .help = "device that computes: CPU or GPU (docs/gpu.md); timed: waits for the modelled time instead")              \
     RUN("dtype", dtype, CHOICE, .choices = run_dtypes, .fallback = "float32",                          \
         .help = "type of weights, activations and gradients; sums and the optimizer's weights are float32") \
-    RUN("loss-scale", loss_scale, TEXT, .word = "WORD[:START]|NUMBER", .words = &lk_loss_scale_words, \
+    RUN("loss-scale", loss_scale, TEXT, .word = "WORD", .words = &lk_loss_scale_words, \
         .fallback = "auto",                                                                        \
         .help = "factor of the loss, taken out of gradients again: a number, dynamic (GradScaler's rule, from 65536 or START) or none; auto: dynamic with --dtype=float16") \
     RUN("growth-interval", train.scaler.growth_interval, INT, .min = 1, .max = 1e9, .fallback = "2000", \

@@ -36,8 +36,8 @@
 #define LK_SHAPE_CONFIG_KEY      "model_shape"
 #define LK_ACTIVATION_CONFIG_KEY "activation_bytes_per_sample"
 #define LK_SYNC_BN_CONFIG_KEY    "sync_batch_norm_layers"
-/* "yes" in our own runs whose update waits for a number of all gradients: for clipping, or to skip a
- * step whose scaled loss overflowed. */
+/* "yes" in our own runs whose update waits for a number of all gradients: for clipping, or to skip
+ * a step whose scaled loss overflowed. */
 #define LK_NORM_CONFIG_KEY "global_norm"
 /* Number of gradients in each backward of an import that has no sizes of them. */
 #define LK_GRADIENTS_CONFIG_KEY "gradients_a_backward"

@@ -282,8 +282,8 @@ static void take_norm_out(struct lk_job *j)
         struct lk_job_collective *c = &j->collectives[i];
         enum lk_coll is;
 
-        if (lk_job_collective_placed(c, &is) && is == LK_ALL_REDUCE &&
-            c->bytes == sizeof(float) && c->at >= 2) {
+        if (lk_job_collective_placed(c, &is) && is == LK_ALL_REDUCE && c->bytes == sizeof(float) &&
+            c->at >= 2) {
             take_out(j, c);
             return;
         }

@@ -171,7 +171,7 @@ struct lk_model { /* first member of a model's own struct */
      * search for unused parameters. Else 0. */
     double input_s, gap_s;
     bool find_unused_parameters;
-    bool global_norm; /* likewise: its update waits for a number of all gradients */
+    bool global_norm;      /* likewise: its update waits for a number of all gradients */
     struct lk_model_norm { /* batch norms that synchronise, in forward order */
         int channels;
         double at; /* share of forward's operations before it */

@@ -46,7 +46,7 @@
     X(LK_PLANT_DROPPED_BUCKET, "dropped-bucket", "one bucket is not all-reduced")                  \
     X(LK_PLANT_WRONG_DIVISOR, "wrong-divisor", "the sum is divided by one rank too many")          \
     X(LK_PLANT_SHARED_SHARD, "shared-shard", "all ranks read rank 0's samples")                    \
-    X(LK_PLANT_OVERFLOW, "overflow", "in the second step a gradient of the last rank is infinite")  \
+    X(LK_PLANT_OVERFLOW, "overflow", "in the second step a gradient of the last rank is infinite") \
     X(LK_PLANT_STALE_VIEW, "stale-view", "a gradient keeps pointing at the old bucket")            \
     X(LK_PLANT_EARLY_BUCKET, "early-bucket", "a bucket is reduced before its last gradient")       \
     X(LK_PLANT_EARLY_UPDATE, "early-update", "parameters are updated before their last reader")

@@ -55,8 +55,8 @@ static enum lk_status planted_ready(void *ctx, size_t param)
     const struct trainer *t = p->trainer;
 
     if (param == 0)
-        LK_PASS(LK_LAUNCH(t->compute, fill, .x = t->model->params[0].grad, .n = 1,
-                          .value = INFINITY));
+        LK_PASS(
+            LK_LAUNCH(t->compute, fill, .x = t->model->params[0].grad, .n = 1, .value = INFINITY));
     return p->hook.ready(p->hook.ctx, param);
 }
 
@@ -135,8 +135,8 @@ static enum lk_status enqueue_squares(struct trainer *t)
     if (!t->squares)
         return LK_OK;
     /* The time of a replayed job's optimizer has that of its sums. */
-    for (size_t run = 0;
-         t->optim && (gradients = lk_exchange_gradients(t->exchange, run, &n)); run++)
+    for (size_t run = 0; t->optim && (gradients = lk_exchange_gradients(t->exchange, run, &n));
+         run++)
         LK_PASS(LK_LAUNCH(t->compute, sum_squares, .out = t->squares, .in = gradients, .n = n,
                           .accumulate = run > 0));
     LK_PASS(lk_exchange_add_up(t->exchange, t->squares));

@@ -27,8 +27,8 @@
  * Of replicas of several GPUs the tensors are those of one GPU, and N counts replicas: one rank of
  * each reduces them, at once with the other GPUs of its node.
  *
- * Where shards hold gradients and the update needs a number of all of them, to clip them or to skip a
- * step that overflowed, an all-reduce of 4 bytes comes before it.
+ * Where shards hold gradients and the update needs a number of all of them, to clip them or to skip
+ * a step that overflowed, an all-reduce of 4 bytes comes before it.
  *
  * A job's other collectives (struct lk_job_collective) join them where its runs had them.
  *

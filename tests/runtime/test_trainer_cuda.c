@@ -171,11 +171,12 @@ static const struct {
     bool bf16;
     double rate;
     const char *fuse;
+    double scale; /* of the loss; 0: it is not scaled */
 } narrow[] = {
-    {"gpt", false, 1e-2, "none"},           {"gpt", true, 1e-2, "none"},
-    {"mlp", false, 1e-2, "none"},           {"mlp", true, 1e-3, "none"},
-    {"gpt", false, 1e-2, "loss,bias,gelu"}, {"gpt", true, 1e-2, "loss,bias,gelu"},
-    {"mlp", true, 1e-3, "loss,bias"},
+    {"gpt", false, 1e-2, "none", 0},           {"gpt", true, 1e-2, "none", 0},
+    {"mlp", false, 1e-2, "none", 0},           {"mlp", true, 1e-3, "none", 0},
+    {"gpt", false, 1e-2, "loss,bias,gelu", 0}, {"gpt", true, 1e-2, "loss,bias,gelu", 0},
+    {"mlp", true, 1e-3, "loss,bias", 0},       {"gpt", true, 1e-2, "loss,bias,gelu", 1024},
 };
 enum { NARROW_STEPS = 12 };
 
@@ -193,6 +194,8 @@ static struct lk_train_config narrow_config(int i)
     c.local_batch = 8;
     c.samples = 64;
     c.optim.learning_rate = narrow[i].rate;
+    if (narrow[i].scale > 0)
+        c.scaler = (struct lk_scaler_config){LK_LOSS_SCALE_DYNAMIC, narrow[i].scale, NARROW_STEPS};
     ck_assert_int_eq(lk_fuse_parse(narrow[i].fuse, &c.fuse), LK_OK);
     return c;
 }
@@ -208,6 +211,8 @@ START_TEST(narrow_factors_verify)
     /* The factors were rounded: far more than float32 would show. */
     ck_assert_double_gt(result.verify_max_error, 1e-4);
     ck_assert_double_lt(result.verify_max_error, result.verify_allowed);
+    if (narrow[_i].scale > 0)
+        ck_assert_double_eq(result.loss_scale, 2 * narrow[_i].scale);
     printf("verify: %s in %s: largest error %.2g, where %.2g is allowed\n", c.model.name,
            narrow[_i].bf16 ? "bfloat16" : "tf32", result.verify_max_error, result.verify_allowed);
     c.reducer.plant = LK_PLANT_WRONG_DIVISOR;
