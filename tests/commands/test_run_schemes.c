@@ -3,6 +3,7 @@
  * collectives of the trace, the configuration in job.json, and the forecasts that start from it.
  */
 #include "base/array.h"
+#include "base/file.h"
 #include "facts/job.h"
 #include "facts/trace.h"
 #include "sim/step/config.h"
@@ -13,6 +14,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { STEPS = 8 };
@@ -162,6 +164,50 @@ START_TEST(clipping_is_in_the_trace)
 }
 END_TEST
 
+/* The second step overflows on one rank: the answer, the trace and the result say so, and the job
+ * has gradients of 16 bits, which the buckets' bytes are. */
+START_TEST(skipped_steps_are_said)
+{
+    struct lk_trace t = {0};
+    struct lk_job job = {0};
+    struct program p;
+    char path[512], *text = NULL;
+    size_t size;
+    int buckets;
+
+    program_run(&p, scratch_dir, 0,
+                "run -n2 --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --steps=%d "
+                "--warmup=0 --out=%s/run --dtype=fp16 --growth-interval=3 --lr-warmup=5 "
+                "--learning-rate=0.05 --verify --plant=overflow",
+                STEPS, scratch_dir);
+    ck_assert_ptr_nonnull(strstr(p.out, "loss scale at the end: 131072; 1 step overflowed"));
+    program_fini(&p);
+    read_run("run", &t, &job);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        static const double scales[STEPS] = {65536, 65536, 32768, 32768,
+                                             32768, 65536, 65536, 65536};
+        uint32_t applied = step < 2 ? step : step - 1;
+
+        ck_assert_double_eq(counter_of(&t, step, "loss scale"), scales[step]);
+        ck_assert_double_eq(counter_of(&t, step, "skipped steps"), step > 0);
+        /* The schedule counts steps that were applied. */
+        ck_assert_double_eq_tol(counter_of(&t, step, "learning rate"),
+                                0.05 * fmin(1, (applied + 1) / 5.0), 1e-12);
+    }
+    ck_assert_int_eq(job.tensors[0].dtype, LK_F16);
+    ck_assert(job.master_weights && job.global_norm);
+    ck_assert_uint_eq(job.n_collectives, 0);
+    ck_assert_uint_eq(bytes_of(&t, 3, true, &buckets), lk_job_gradient_bytes(&job));
+    snprintf(path, sizeof path, "%s/run/k2-b8-a1-r0/result.json", scratch_dir);
+    must(lk_file_read_max(path, SIZE_MAX, &text, &size));
+    ck_assert_ptr_nonnull(strstr(text, "\"loss_scale\": 131072"));
+    ck_assert_ptr_nonnull(strstr(text, "\"skipped_steps\": 1"));
+    free(text);
+    lk_trace_fini(&t);
+    lk_job_fini(&job);
+}
+END_TEST
+
 /* The warm-up of an epoch: 96 samples at 2 ranks of 8 are 6 steps. */
 START_TEST(the_rate_grows_over_an_epoch)
 {
@@ -271,6 +317,7 @@ SUITE(run_schemes, tc)
     tcase_add_checked_fixture(tc, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(tc, a_run_says_what_it_exchanges, 0, LK_COUNT(runs));
     tcase_add_test(tc, clipping_is_in_the_trace);
+    tcase_add_test(tc, skipped_steps_are_said);
     tcase_add_test(tc, the_rate_grows_over_an_epoch);
     tcase_add_loop_test(tc, a_replay_has_the_words, 0, 3);
     tcase_add_loop_test(tc, plain_steps_that_are_measured_are_counted, 0, LK_COUNT(early));

@@ -31,6 +31,7 @@ struct run {
     enum lk_sharding sharding;
     int group;
     bool sync_every, scatter, verify;
+    int noise; /* steps between measurements of norms; 0: none */
     double clip;
     enum lk_optim_kind optimizer;
     enum lk_compression compression;
@@ -81,6 +82,7 @@ static struct lk_train_config config(const struct run *run, int rank)
     c.reducer.no_sync = !run->sync_every && !run->scatter;
     c.reducer.scatter = run->scatter;
     c.reducer.plant = run->plant;
+    c.reducer.noise_every = run->noise;
     c.check_every = 1;
     c.verify = run->verify;
     return c;
@@ -338,6 +340,7 @@ START_TEST(scale_changes_no_bit)
                         .sharding = exact[_i].sharding,
                         .clip = exact[_i].clip,
                         .compression = exact[_i].compression,
+                        .noise = exact[_i].sharding == LK_SHARDING_DDP,
                         .weights = "plain",
                         .odd_rank = -1};
     struct run scaled = plain;
@@ -348,6 +351,8 @@ START_TEST(scale_changes_no_bit)
     must_train(&scaled);
     ck_assert_double_eq(weights_apart("plain", "scaled"), 0);
     ck_assert_double_eq(scaled.result.loss_scale, 1024);
+    if (plain.noise) /* norms are those of gradients, not of scaled ones */
+        ck_assert_double_eq(scaled.result.noise.value, plain.result.noise.value);
     ck_assert(isnan(plain.result.loss_scale));
 }
 END_TEST
@@ -447,6 +452,29 @@ START_TEST(skipped_step_did_not_happen)
         ck_assert_double_eq_tol(results[0].loss[i], results[1].loss[i ? i + 1 : 0], 1e-5);
     lk_train_result_fini(&results[0]);
     lk_train_result_fini(&results[1]);
+}
+END_TEST
+
+/* A hook that sends float16 overflows with a large scale, in the reduction, the same on all ranks:
+ * steps are skipped until the scale fits, and the run learns. */
+START_TEST(scale_falls_until_a_hook_can_send_it)
+{
+    struct run run = {.dtype = LK_F32,
+                      .model = "gpt",
+                      .ranks = 2,
+                      .accumulation = 1,
+                      .compression = LK_COMPRESSION_FP16,
+                      .optimizer = LK_OPTIM_ADAMW,
+                      .scaler = {LK_LOSS_SCALE_DYNAMIC, 0x1p23, 0},
+                      .verify = true,
+                      .steps = 2 * STEPS,
+                      .odd_rank = -1};
+
+    must_train(&run);
+    ck_assert_int_gt(run.result.overflown, 1);
+    ck_assert_int_lt(run.result.overflown, STEPS);
+    ck_assert_double_eq(run.result.loss_scale, ldexp(0x1p23, (int)-run.result.overflown));
+    ck_assert_double_lt(run.loss[2 * STEPS - 1], run.loss[0]);
 }
 END_TEST
 
@@ -556,6 +584,7 @@ SUITE(precision, c)
     tcase_add_loop_test(c, scale_changes_no_bit, 0, LK_COUNT(exact));
     tcase_add_loop_test(c, small_gradients_need_the_scale, 0, 2);
     tcase_add_loop_test(c, overflow_on_one_rank_is_skipped_on_all, 0, LK_COUNT(skips));
+    tcase_add_test(c, scale_falls_until_a_hook_can_send_it);
     tcase_add_loop_test(c, skipped_step_did_not_happen, LK_OPTIM_SGD, LK_OPTIM_ADAMW + 1);
     tcase_add_loop_test(c, overflow_that_no_scale_helps_ends_the_run, 0, LK_COUNT(ends));
     tcase_add_loop_test(c, runs_go_on_bit_for_bit, 0, 2 * LK_COUNT(kept));

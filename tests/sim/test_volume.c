@@ -219,6 +219,47 @@ START_TEST(what_the_job_adds)
 }
 END_TEST
 
+/* What the update needs of all gradients: 4 bytes among those who share them, behind the last
+ * gradient and before parameters are gathered; where every rank has all gradients, nothing. */
+START_TEST(update_asks_for_a_norm)
+{
+    static const struct {
+        enum lk_sharding sharding;
+        int ranks; /* 0: none tells another */
+    } rows[] = {{LK_SHARDING_DDP, 0},   {LK_SHARDING_ZERO1, N},    {LK_SHARDING_ZERO2, N},
+                {LK_SHARDING_ZERO3, N}, {LK_SHARDING_GRAD_OP, N},  {LK_SHARDING_HSDP, GROUP},
+                {LK_SHARDING_ASYNC, 0}, {LK_SHARDING_LOCAL_SGD, 0}};
+    struct fixture f;
+    struct lk_config c = plain();
+
+    for (size_t r = 0; r < LK_COUNT(rows); r++)
+        for (int because = 0; because < 3; because++) {
+            int found = 0;
+            struct lk_volume v;
+
+            fixture_init(&f);
+            c.averaging_period = H;
+            lk_config_shard(&c, rows[r].sharding, LK_REDUCTION_LAST);
+            f.job.global_norm = because == 1;
+            c.grad_dtype = because == 2 ? LK_GRAD_F16 : LK_GRAD_OWN;
+            v = volume(&f, &c);
+            for (size_t i = 0; i < v.n; i++) {
+                if (v.steps[i].bytes != 4)
+                    continue;
+                found++;
+                ck_assert_int_eq(v.steps[i].coll, LK_ALL_REDUCE);
+                ck_assert_int_eq(v.colls[i].ranks, rows[r].ranks);
+                ck_assert(!v.steps[i].every_micro_batch);
+                ck_assert_double_eq(v.steps[i].need, LK_STEP_OPTIMIZER);
+                for (size_t k = i + 1; k < v.n; k++)
+                    ck_assert_double_gt(v.steps[k].ready, LK_STEP_OPTIMIZER);
+            }
+            ck_assert_int_eq(found, because && rows[r].ranks);
+            lk_volume_fini(&v);
+        }
+}
+END_TEST
+
 /* On one stream no collective may be needed before all up to it may be launched. */
 START_TEST(no_scheme_waits_for_itself)
 {
@@ -361,6 +402,7 @@ SUITE(volume, tc)
     tcase_add_test(tc, two_bytes_halve_float32);
     tcase_add_test(tc, powersgd_sends_factors);
     tcase_add_test(tc, what_the_job_adds);
+    tcase_add_test(tc, update_asks_for_a_norm);
     tcase_add_loop_test(tc, no_scheme_waits_for_itself, 0, LK_SHARDING_COUNT);
     tcase_add_test(tc, bytes_fall_and_memory_grows_with_later_reduction);
     tcase_add_test(tc, groups_sit_where_they_should);
