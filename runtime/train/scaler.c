@@ -77,7 +77,7 @@ void lk_scaler_step(struct lk_scaler *s, bool applied)
     if (!applied) {
         s->scale *= backoff;
         s->good = 0;
-    } else if (++s->good == s->config.growth_interval) {
+    } else if (++s->good >= s->config.growth_interval) {
         if (isfinite(s->scale * growth))
             s->scale *= growth;
         s->good = 0;

@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/units.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -173,21 +174,24 @@ static enum lk_status find_batch(struct trainer *t)
     return LK_OK;
 }
 
-/* pre: the scaler is as at the start of a run. */
+/* Go on with the scale of a file that has one, and with the count of updates that follows from its
+ * skipped steps. pre: the scaler is as at the start of a run. */
 static enum lk_status resume_scaler(struct trainer *t)
 {
     double scale, good, skipped;
 
-    if (!lk_scaler_is_on(&t->scaler))
+    if (!lk_tensor_file_text(&t->resumed, "loss_scale"))
         return LK_OK;
     LK_PASS(number(t, "loss_scale", &scale));
     LK_PASS(number(t, "loss_scale_good", &good));
     LK_PASS(number(t, "loss_scale_skipped", &skipped));
-    if (t->scaler.config.kind == LK_LOSS_SCALE_DYNAMIC) {
-        t->scaler.scale = (float)scale;
-        t->scaler.good = (int64_t)good;
-    }
     t->scaler.skipped = (int64_t)skipped;
+    if (t->scaler.config.kind != LK_LOSS_SCALE_DYNAMIC)
+        return LK_OK;
+    if (!(scale > 0 && scale <= FLT_MAX))
+        return lk_fail(LK_EPARSE, "%s: a loss scale of %g", t->config->checkpoint.resume, scale);
+    t->scaler.scale = (float)scale;
+    t->scaler.good = (int64_t)good;
     return LK_OK;
 }
 
@@ -363,7 +367,7 @@ static size_t fill_texts(const struct trainer *t, int64_t steps, struct lk_tenso
     add_text(texts, &n, "trained_s", "%.9g", course->trained_s);
     add_text(texts, &n, "stalled_s", "%.9g", course->stalled_s);
     add_text(texts, &n, "starting_s", "%.9g", course->starting_s);
-    if (lk_scaler_is_on(&t->scaler)) {
+    if (lk_scaler_is_on(&t->scaler) || t->scaler.skipped) {
         add_text(texts, &n, "loss_scale", "%.9g", (double)t->scaler.scale);
         add_text(texts, &n, "loss_scale_good", "%" PRId64, t->scaler.good);
         add_text(texts, &n, "loss_scale_skipped", "%" PRId64, t->scaler.skipped);
