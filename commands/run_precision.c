@@ -32,8 +32,7 @@ enum lk_status run_options_check_precision(const struct run_options *o, const st
     const enum lk_dtype dtype = run_options_dtype(o);
     const bool narrow = lk_dtype_has_masters(dtype);
     const bool scales = lk_scaler_scales(&t->scaler, dtype);
-    const bool averages =
-        lk_sharding_traits(run_sharding_scheme(&sharding))->pace == LK_PACE_PERIOD;
+    const bool apart = lk_sharding_traits(run_sharding_scheme(&sharding))->pace != LK_PACE_STEP;
     const bool powersgd = run_options_compression(o) == LK_COMPRESSION_POWERSGD;
     const bool cuda = !strcmp(run_devices[o->device], "cuda");
     const struct {
@@ -43,10 +42,11 @@ enum lk_status run_options_check_precision(const struct run_options *o, const st
         {dtype == LK_F16 && cuda, "--dtype=float16 has no CUDA kernels yet; --dtype=bfloat16 has"},
         {t->device_config.attention == LK_ATTENTION_CUDNN && !narrow && cuda,
          "--attention=cudnn needs --dtype=bfloat16"},
-        {averages && narrow,
-         "--sharding=local-sgd and diloco average float32 weights: they need --dtype=float32"},
-        {averages && scales,
-         "--sharding=local-sgd and diloco with --loss-scale: ranks would skip other steps"},
+        {apart && narrow,
+         "--sharding=local-sgd, diloco and async exchange float32 weights: they need "
+         "--dtype=float32"},
+        {apart && scales,
+         "--sharding=local-sgd, diloco and async with --loss-scale: ranks would skip other steps"},
         {powersgd && narrow,
          "--compression=powersgd is of float32 gradients: it needs --dtype=float32"},
         {powersgd && scales,

@@ -57,10 +57,11 @@ static enum lk_status open_scaler(struct trainer *t)
     LK_PASS(lk_scaler_init(&t->scaler, &t->config->scaler, lk_device_real_dtype(t->device)));
     if (!lk_scaler_is_on(&t->scaler))
         return LK_OK;
-    if (lk_averaging_is_on(&t->config->averaging))
+    if (lk_sharding_traits(t->config->reducer.sharding)->pace != LK_PACE_STEP)
         return lk_fail(LK_EUNSUPPORTED,
-                       "the loss is scaled, and ranks average parameters: each rank's gradients "
-                       "would overflow at other steps");
+                       "the loss is scaled, and ranks under %s do not share gradients in every "
+                       "step: those of each would overflow in other ones",
+                       lk_sharding_name(t->config->reducer.sharding));
     if (t->config->hook.compression == LK_COMPRESSION_POWERSGD)
         return lk_fail(LK_EUNSUPPORTED, "the loss is scaled, and powersgd keeps errors of "
                                         "gradients, which a change of the scale would not change");
