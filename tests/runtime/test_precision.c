@@ -433,7 +433,7 @@ START_TEST(skipped_step_did_not_happen)
                       .model = "gpt",
                       .ranks = 1,
                       .accumulation = 1,
-                      .optimizer = _i,
+                      .optimizer = (enum lk_optim_kind)_i,
                       .odd_rank = -1};
 
     for (int hit = 0; hit < 2; hit++) {
