@@ -201,13 +201,17 @@ void lk_command_backends(FILE *out)
          .help = "powersgd compresses a matrix to fewer than its elements over this, or not at all") \
     BOTH("sharding", sharding, CHOICE, .choices = shardings, .fallback = "auto",                   \
          .help = "what ranks divide among them, or average (docs/ddp.md): ddp, zero1, zero2, zero3, " \
-                 "shard-grad-op, hsdp, local-sgd, diloco; async is forecast only; auto: ddp, in replay the job's") \
+                 "shard-grad-op, hsdp, local-sgd, diloco; async: gradients are late; auto: ddp, in replay the job's") \
     BOTH("shard-group", train.reducer.shard_group, INT, .min = 1, .max = 1024,                     \
          .help = "hsdp: neighbouring ranks that share one copy of the model")                      \
     BOTH("reduce", reduce, CHOICE, .choices = reductions, .fallback = "auto",                      \
          .help = "micro-batches whose gradients are reduced: every, last, scatter (hsdp: all-reduced " \
                  "in the last, scattered in every); auto: as the sharding's library does, in replay " \
                  "as the job did")                                                                 \
+    RUN("staleness", train.reducer.staleness, INT, .min = 0, .max = LK_STALENESS_MAX, .fallback = "1", \
+        .help = "async: steps by which gradients are applied late, beside which they are reduced; 0: as ddp") \
+    REPLAY("staleness", train.reducer.staleness, INT, .min = 1, .max = LK_STALENESS_MAX,           \
+           .help = "async: steps by which gradients are applied late (the job's, or 1)")           \
     RUN("period", train.averaging.period, INT, .min = 1, .max = 1e9, .fallback = "1",              \
         .help = "local-sgd, diloco: steps from averaging to averaging")                            \
     REPLAY("period", train.averaging.period, INT, .min = 1, .max = 1e9,                            \

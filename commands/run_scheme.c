@@ -56,9 +56,6 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
          "one step is known"},
         {powersgd && t->reducer.noise_every,
          "--noise-every: powersgd does not make the mean gradient, whose norm is needed"},
-        {powersgd && (t->checkpoint.every || t->checkpoint.resume),
-         "--checkpoint-every and --resume: powersgd keeps an error on every rank, which a "
-         "checkpoint has not"},
         {!powersgd && !(replay && !o->compression) && /* the job may have it */
              (hook->powersgd_rank != plain->hook.powersgd_rank ||
               hook->powersgd_start != plain->hook.powersgd_start ||
@@ -67,6 +64,9 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
         {!averages && !(replay && !o->sharding) &&
              (a->period != plain->averaging.period || a->warmup),
          "--period and --averaging-warmup are for --sharding=local-sgd and diloco"},
+        {traits->pace != LK_PACE_BOUNDED && !(replay && !o->sharding) &&
+             t->reducer.staleness != plain->reducer.staleness,
+         "--staleness is for --sharding=async"},
         {!diloco && (a->outer_rate != plain->averaging.outer_rate ||
                      a->outer_momentum != plain->averaging.outer_momentum),
          "--outer-learning-rate and --outer-momentum are for --sharding=diloco"},
@@ -74,9 +74,6 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
          "--verify: between averagings ranks differ on purpose, and no global batch is theirs"},
         {averages && t->reducer.noise_every,
          "--noise-every: ranks that average parameters make no mean gradient"},
-        {averages && (t->checkpoint.every || t->checkpoint.resume),
-         "--checkpoint-every and --resume: each rank has an optimizer state of its own when "
-         "parameters are averaged, and a checkpoint has rank 0's"},
         {sharded && compression != LK_COMPRESSION_NONE,
          "--compression is a hook of all-reduces, which --sharding with shards has not"},
         {sharded && t->clip_norm > 0,
@@ -119,4 +116,8 @@ void run_options_take_hook(const struct lk_job *job, struct run_options *o)
         t->hook.powersgd_rank = job->powersgd_rank;
     if (!t->averaging.period && scheme_of(o) == job->sharding)
         t->averaging.period = job->averaging_period;
+    if (!t->reducer.staleness && scheme_of(o) == job->sharding)
+        t->reducer.staleness = job->staleness;
+    if (!t->reducer.staleness)
+        t->reducer.staleness = 1; /* of async alone */
 }

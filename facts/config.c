@@ -69,7 +69,8 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
     return a->algo == b->algo && a->grad_dtype == b->grad_dtype &&
            a->compression == b->compression && a->powersgd_rank == b->powersgd_rank &&
            a->overlap == b->overlap && a->sharding == b->sharding &&
-           a->shard_group == b->shard_group && a->averaging_period == b->averaging_period;
+           a->shard_group == b->shard_group && a->averaging_period == b->averaging_period &&
+           a->staleness == b->staleness;
 }
 
 double lk_config_samples(const struct lk_config *c)
@@ -145,6 +146,8 @@ void lk_config_shard(struct lk_config *c, enum lk_sharding s, enum lk_reduction 
     bool same = c->sharding == s && usual != LK_REDUCED_AS_JOB;
 
     c->sharding = s;
+    if (traits[s].pace == LK_PACE_BOUNDED && !c->staleness)
+        c->staleness = 1;
     if (same) /* it may reduce otherwise than its library does */
         return;
     if (before != LK_REDUCED_AS_JOB) /* its habit says nothing of the job's plain DDP */
@@ -161,7 +164,9 @@ bool lk_config_keeps_gradients(const struct lk_config *c)
 
 bool lk_config_is_synchronous(const struct lk_config *c)
 {
-    return lk_sharding_traits(c->sharding)->pace == LK_PACE_STEP;
+    enum lk_pace pace = lk_sharding_traits(c->sharding)->pace;
+
+    return pace == LK_PACE_STEP || (pace == LK_PACE_BOUNDED && !c->staleness);
 }
 
 bool lk_config_meets_seldom(const struct lk_config *c)

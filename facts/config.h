@@ -75,6 +75,7 @@ struct lk_config {
     int shard_group;      /* ranks that share one copy of the model (LK_SHARERS_GROUP; 0: those of a
                              node)      or that meet in every step (LK_PACE_PERIOD; 0: none) */
     int averaging_period; /* LK_PACE_PERIOD: steps from one averaging to the next, 1 or more */
+    int staleness;        /* LK_PACE_BOUNDED: steps by which gradients are applied late */
     /*
      * GPUs that split each layer of one copy of the model, and stages that its layers are split
      * into: a replica is their product, and gradients are reduced over replicas. Ranks are numbered
@@ -95,7 +96,7 @@ struct lk_scaling_point {
 /* Return true if all members are equal. */
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b);
 /* Return true if gradients are exchanged alike: algorithm, dtype, compression, overlap, sharding
- * with its group and averaging period. */
+ * with its group, averaging period and staleness. */
 bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b);
 /* Return the GPUs of a replica, 1 or more, and how many whole replicas the GPUs hold. */
 int lk_config_replica_gpus(const struct lk_config *c);
@@ -123,7 +124,8 @@ bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch
  * number), which then hold more ranks each. LK_EUSAGE: the ranks do not divide equally among them,
  * or are no whole replicas. */
 enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most);
-/* Set the scheme, and `reduce` as its library does; own: as the job's plain DDP does. */
+/* Set the scheme, `reduce` as its library does, and a staleness of 1 where there is none and the
+ * scheme has one; own: as the job's plain DDP does. */
 void lk_config_shard(struct lk_config *c, enum lk_sharding s, enum lk_reduction own);
 /* Return true if a rank keeps its whole gradients from one micro-batch to the next. */
 bool lk_config_keeps_gradients(const struct lk_config *c);

@@ -33,6 +33,8 @@
         LK_MEMBER(type, in averaging_period, "period", INT, SPARSE, .max = 1e9,                    \
                   .help = "steps from one averaging of parameters to the next",                    \
                   .without = "none"),                                                              \
+        LK_MEMBER(type, in staleness, "staleness", INT, SPARSE, .max = LK_STALENESS_MAX,           \
+                  .help = "steps by which async applies gradients late", .without = "0"),          \
         LK_MEMBER(type, in compression, "compression", WORD, SPARSE,                               \
                   .words = &lk_compression_words, .help = "communication hook of gradients"),      \
         LK_MEMBER(type, in powersgd_rank, "powersgd_rank", INT, SPARSE,                            \

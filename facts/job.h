@@ -135,8 +135,9 @@ struct lk_job {
     enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
     enum lk_overlap_mode overlap;    /* of collectives with compute, in all runs */
     enum lk_sharding sharding;       /* what ranks divide, in all runs of several */
-    int shard_group;                 /* as lk_config's, as the next three */
+    int shard_group;                 /* as lk_config's, as the next four */
     int averaging_period;
+    int staleness;
     enum lk_compression compression;
     int powersgd_rank;
     int tensor_parallel,

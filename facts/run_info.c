@@ -60,6 +60,8 @@ static const struct lk_member info_rows[] = {
         .help = "rank of powersgd's factors", .without = "no powersgd"),
     ROW(period, INT, SPARSE, .max = 1e9,
         .help = "steps from one averaging of parameters to the next", .without = "none"),
+    ROW(staleness, INT, SPARSE, .max = LK_STALENESS_MAX,
+        .help = "steps by which async applies gradients late", .without = "0"),
     ROW(sharding, WORD, SPARSE, .words = &lk_sharding_words, .help = "what ranks divide"),
     ROW(shard_group, INT, SPARSE, .max = LK_RANKS_MAX,
         .help = "ranks that share one copy of the model", .without = "all"),

@@ -75,6 +75,7 @@ struct lk_run_info {
     enum lk_compression compression; /* communication hook of gradients */
     int powersgd_rank;               /* POWERSGD: of the factors */
     int period;                      /* of schemes that average parameters: steps */
+    int staleness;                   /* of LK_PACE_BOUNDED: steps that gradients are late */
     bool simulated;                  /* written by sim/ */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits */

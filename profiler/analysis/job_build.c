@@ -252,6 +252,7 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.shard_group = info->shard_group;
     out->config.overlap = info->overlap;
     out->config.averaging_period = info->period;
+    out->config.staleness = info->staleness;
     out->config.compression = info->compression;
     out->config.powersgd_rank = info->powersgd_rank;
     out->config.first_bytes = info->first_bytes;
@@ -341,7 +342,8 @@ static void set_overlap(struct lk_job *j)
 static bool same_scheme(const struct lk_config *a, const struct lk_config *b)
 {
     return a->sharding == b->sharding && a->shard_group == b->shard_group &&
-           a->averaging_period == b->averaging_period && a->compression == b->compression &&
+           a->averaging_period == b->averaging_period && a->staleness == b->staleness &&
+           a->compression == b->compression &&
            a->powersgd_rank == b->powersgd_rank;
 }
 
@@ -364,6 +366,7 @@ static void set_scheme(struct lk_job *j)
         j->sharding = first->sharding;
         j->shard_group = first->shard_group;
         j->averaging_period = first->averaging_period;
+        j->staleness = first->staleness;
         j->compression = first->compression;
         j->powersgd_rank = first->powersgd_rank;
     }
@@ -375,6 +378,7 @@ static void set_scheme(struct lk_job *j)
         c->sharding = j->sharding;
         c->shard_group = j->shard_group;
         c->averaging_period = j->averaging_period;
+        c->staleness = j->staleness;
         c->compression = j->compression;
         c->powersgd_rank = j->powersgd_rank;
     }

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "kernels/ops.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct lk_averaging {
@@ -143,4 +144,22 @@ enum lk_status lk_averaging_enqueue(struct lk_averaging *a)
         LK_PASS(step_outer(a));
     LK_PASS(lk_event_record(a->averaged, a->net));
     return lk_stream_wait(a->compute, a->averaged);
+}
+
+enum { KEPT_START, KEPT_MOMENTUM, N_KEPT };
+
+size_t lk_averaging_n_kept(const struct lk_averaging *a)
+{
+    return a && a->old ? N_KEPT : 0;
+}
+
+struct lk_kept lk_averaging_kept(const struct lk_averaging *a, size_t group, const lk_real *first,
+                                 size_t elems)
+{
+    char *of = group == KEPT_START ? a->old : a->momentum;
+    struct lk_kept k = {.data = of + ((const char *)first - (const char *)a->weights),
+                        .elems = elems};
+
+    snprintf(k.name, sizeof k.name, "outer.%s", group == KEPT_START ? "start" : "momentum");
+    return k;
 }

@@ -95,3 +95,13 @@ lk_wide *lk_exchange_state(const struct lk_exchange *e, const struct lk_optim *o
 {
     return e->ops->state(e, o, plane, param);
 }
+
+size_t lk_exchange_n_kept(const struct lk_exchange *e)
+{
+    return e && e->ops->n_kept ? e->ops->n_kept(e) : 0;
+}
+
+struct lk_kept lk_exchange_kept(const struct lk_exchange *e, size_t group, size_t param)
+{
+    return e->ops->kept(e, group, param);
+}

@@ -22,6 +22,7 @@
 #include "facts/bucket.h"
 #include "runtime/model/model.h"
 #include "runtime/model/optim.h"
+#include "runtime/train/kept.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,6 +86,11 @@ const void *lk_exchange_weights(const struct lk_exchange *e, size_t *out_bytes);
 lk_wide *lk_exchange_state(const struct lk_exchange *e, const struct lk_optim *o, size_t plane,
                            size_t param);
 
+/* Return the groups of state that a checkpoint holds (runtime/train/kept.h), 0 of NULL, and a parameter's piece
+ * of one. pre: lk_exchange_whole of the states. */
+size_t lk_exchange_n_kept(const struct lk_exchange *e);
+struct lk_kept lk_exchange_kept(const struct lk_exchange *e, size_t group, size_t param);
+
 /* Private part: what a kind of exchange implements. Optional ones do nothing where NULL. */
 struct lk_exchange_ops {
     void (*destroy)(struct lk_exchange *e);
@@ -107,6 +113,8 @@ struct lk_exchange_ops {
     const void *(*weights)(const struct lk_exchange *e, size_t *out_bytes);
     lk_wide *(*state)(const struct lk_exchange *e, const struct lk_optim *o, size_t plane,
                       size_t param);
+    size_t (*n_kept)(const struct lk_exchange *e); /* (optional) 0 */
+    struct lk_kept (*kept)(const struct lk_exchange *e, size_t group, size_t param);
 };
 struct lk_exchange { /* first member of an exchange's own struct */
     const struct lk_exchange_ops *ops;

@@ -65,9 +65,10 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
 /* Prepare the step's update anew, whatever of it was enqueued. pre: none of it has run. */
 static void begin_update(struct trainer *t, uint32_t step)
 {
-    if (t->optim)
+    if (t->optim && lk_exchange_owned(t->exchange).n)
         lk_optim_begin(t->optim, lk_exchange_owned(t->exchange).params,
-                       lk_exchange_buckets(t->exchange), t->rate, (int64_t)step + 1);
+                       lk_exchange_buckets(t->exchange), t->rate,
+                       (int64_t)step + 1 - t->config->reducer.staleness);
 }
 
 enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket)
@@ -84,7 +85,7 @@ static enum lk_status enqueue_clip(struct trainer *t)
     size_t n;
     lk_real *gradients;
 
-    if (!t->clip)
+    if (!t->clip || !lk_exchange_owned(t->exchange).n)
         return LK_OK;
     gradients = lk_exchange_gradients(t->exchange, &n);
     LK_PASS(LK_LAUNCH(t->compute, sum_squares, .out = t->clip, .in = gradients, .n = n));
@@ -234,7 +235,7 @@ static void keep(struct trainer *t, int64_t step)
     if (t->computes)
         lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
     lk_span_counter(t->host, t->counters[COUNTER_RATE], at, t->rate);
-    if (t->clip && t->computes)
+    if (t->clip && t->computes && lk_exchange_owned(t->exchange).n)
         lk_span_counter(t->host, t->counters[COUNTER_CLIPPED_NORM], at,
                         sqrt(wide_at(t, t->clip_host, 0)));
     if (lk_device_clock_error_ns(t->device) > t->clock_error_ns) {
@@ -383,6 +384,8 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
 {
     const struct lk_train_config *c = t->config;
 
+    /* The last steps' gradients may be on their way: nobody takes them. */
+    LK_PASS(lk_stream_sync(t->net, lk_deadline_in(c->timeout_ns)));
     LK_PASS(average(t));
     LK_PASS(estimate_noise(t, &out->noise));
     out->loss = t->loss;

@@ -144,6 +144,8 @@ static const char *graph_lacks(const struct trainer *t)
         return "a fault is planted";
     if (lk_averaging_is_on(&c->averaging))
         return "parameters are averaged, so that steps differ";
+    if (c->reducer.staleness)
+        return "gradients are applied steps later, so that steps differ";
     if (c->reducer.noise_every == 1)
         return "every step measures the gradients' norms";
     if (c->verify && c->verify_steps == 0)
@@ -183,6 +185,8 @@ static const char *early_lacks(const struct trainer *t)
         return "a fault is planted";
     if (c->clip_norm > 0)
         return "gradients are clipped by the norm of all of them";
+    if (c->reducer.staleness)
+        return "gradients are applied steps later";
     /* A device without memory of its own has no processors of its own. */
     return wish == LK_FUSE_AUTO && lk_device_uses_host_memory(t->device)
                ? "the device's streams share the host's processors"
@@ -242,6 +246,10 @@ static enum lk_status check(const struct lk_train_config *c)
          c->optim.kind == LK_OPTIM_LARS || c->optim.kind == LK_OPTIM_LAMB))
         return lk_fail(LK_EUNSUPPORTED, "%s with a hook, clipping or an optimizer of whole tensors",
                        lk_sharding_name(c->reducer.sharding));
+    if (c->reducer.staleness && c->verify && c->clip_norm > 0)
+        return lk_fail(LK_EUNSUPPORTED, "late gradients are not verified when they are clipped");
+    if (c->reducer.staleness && c->model.sync_batch_norm)
+        return lk_fail(LK_EUNSUPPORTED, "late gradients with SyncBatchNorm, which is a barrier");
     if (!(c->clip_norm >= 0))
         return lk_fail(LK_EUSAGE, "gradients clipped to a norm of %g", c->clip_norm);
     if (c->local_batch < 1 || c->reducer.accumulation < 1)
@@ -274,12 +282,14 @@ static enum lk_status make_results(struct trainer *t)
     return LK_OK;
 }
 
-/* Make what broadcasts of buffers need, where there are any. */
+/* Make what broadcasts of buffers need, where there are any. With late gradients there are none: a
+ * broadcast before forward would be the wait that lateness avoids. */
 static enum lk_status open_buffers(struct trainer *t)
 {
     size_t n = (size_t)t->config->reducer.accumulation;
 
-    if (!t->config->broadcast_buffers || t->ranks == 1 || !t->model->n_buffers)
+    if (!t->config->broadcast_buffers || t->ranks == 1 || !t->model->n_buffers ||
+        t->config->reducer.staleness)
         return LK_OK;
     LK_PASS(lk_alloc(&t->buffers_ready, n, sizeof(struct lk_event *)));
     for (size_t i = 0; i < n; i++)
@@ -323,6 +333,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     early = (struct lk_early_config){t->update, lk_trainer_update_bucket, t};
     rc.early = t->update ? &early : NULL;
     rc.order = lk_trainer_resume_order(t);
+    rc.first_step = (uint32_t)t->course.first_step;
     if (t->model->ops->join)
         LK_PASS(t->model->ops->join(t->model, t->comm, t->net));
     LK_PASS(open_buffers(t));
@@ -501,6 +512,7 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     info->scatter = c->reducer.scatter;
     if (lk_averaging_is_on(&c->averaging))
         info->period = c->averaging.period;
+    info->staleness = c->reducer.staleness;
     info->compression = c->hook.compression;
     if (info->compression == LK_COMPRESSION_POWERSGD)
         info->powersgd_rank = c->hook.powersgd_rank;

@@ -65,6 +65,7 @@ static const struct {
     [LK_AXIS_SHARDING] = {CONFIG(sharding), &lk_sharding_words, NETWORK},
     [LK_AXIS_SHARD_GROUP] = {CONFIG(shard_group), NULL, NETWORK},
     [LK_AXIS_PERIOD] = {CONFIG(averaging_period), NULL, NETWORK},
+    [LK_AXIS_STALENESS] = {CONFIG(staleness), NULL, NETWORK},
     [LK_AXIS_OVERLAP] = {CONFIG(overlap), &lk_overlap_mode_words, NETWORK},
     [LK_AXIS_NODE_BANDWIDTH] = {CHANGE(node_Bps), NULL, NETWORK},
     [LK_AXIS_NIC_BANDWIDTH] = {CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL, NETWORK},
@@ -302,6 +303,8 @@ void lk_axis_settle(const struct lk_config *current, const struct lk_cluster *cl
         c->shard_group = 0;
     if (!lk_axis_matters(LK_AXIS_PERIOD, c))
         c->averaging_period = 0;
+    if (!lk_axis_matters(LK_AXIS_STALENESS, c))
+        c->staleness = 0;
     if (!lk_axis_matters(LK_AXIS_REDUCE, c))
         c->reduce = current->reduce;
     if (c->reduce == LK_REDUCTION_SCATTER &&
@@ -321,6 +324,7 @@ const char *lk_axis_partner(enum lk_axis a)
         [LK_AXIS_POWERSGD_RANK] = "--compression=powersgd",
         [LK_AXIS_SHARD_GROUP] = "--sharding=hsdp, local-sgd or diloco",
         [LK_AXIS_PERIOD] = "--sharding=local-sgd or diloco",
+        [LK_AXIS_STALENESS] = "--sharding=async",
     };
 
     return partners[a];
@@ -337,6 +341,8 @@ bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)
         return t->pace == LK_PACE_PERIOD || t->sharers == LK_SHARERS_GROUP;
     case LK_AXIS_PERIOD:
         return t->pace == LK_PACE_PERIOD;
+    case LK_AXIS_STALENESS:
+        return t->pace == LK_PACE_BOUNDED;
     case LK_AXIS_REDUCE:
         return c->accumulation > 1;
     default:

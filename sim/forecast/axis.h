@@ -82,6 +82,8 @@
     LK_AXIS_SHARDING_LIST(X)                                                                       \
     X(LK_AXIS_PERIOD, "period", "period", COUNT, 1, 1e9,                                           \
       "local-sgd, diloco: steps from averaging to averaging")                                      \
+    X(LK_AXIS_STALENESS, "staleness", "staleness", COUNT, 1, LK_STALENESS_MAX,                     \
+      "async: steps by which gradients are applied late; default: the job's, or 1")                \
     X(LK_AXIS_OVERLAP, "overlap", "overlap", WORD, 0, 0,                                           \
       "full, partial, none: of collectives with compute; default: the job's")                      \
     X(LK_AXIS_NODE_BANDWIDTH, "node-bandwidth", "node_bandwidth", LINK, 1, 1e15,                   \

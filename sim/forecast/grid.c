@@ -119,6 +119,7 @@ static void apply_companions(const struct lk_pipeline *w, int of, struct lk_scen
         {LK_AXIS_COMPRESSION, LK_AXIS_POWERSGD_RANK},
         {LK_AXIS_SHARDING, LK_AXIS_SHARD_GROUP},
         {LK_AXIS_SHARDING, LK_AXIS_PERIOD},
+        {LK_AXIS_SHARDING, LK_AXIS_STALENESS},
         {LK_AXIS_OVERSUBSCRIPTION, LK_AXIS_NODES_PER_SWITCH},
     };
 

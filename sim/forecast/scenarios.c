@@ -27,7 +27,8 @@ static uint64_t hash_of(const struct lk_item *i)
                               (uint64_t)c->overlap << 8 | (uint64_t)c->sharding,
                               (uint64_t)c->powersgd_rank,
                               (uint64_t)c->shard_group,
-                              (uint64_t)c->averaging_period};
+                              (uint64_t)c->averaging_period,
+                              (uint64_t)c->staleness};
     uint64_t h = 14695981039346656037u; /* FNV-1a, by words */
 
     for (size_t k = 0; k < LK_COUNT(parts); k++)

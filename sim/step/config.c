@@ -34,6 +34,7 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .sharding = j->sharding,
                               .shard_group = j->shard_group,
                               .averaging_period = j->averaging_period,
+                              .staleness = j->staleness,
                               .compression = j->compression,
                               .powersgd_rank = j->powersgd_rank,
                               .first_bytes = j->first_bytes,
@@ -319,36 +320,16 @@ out:
     return st;
 }
 
-/* Take ranks that wait for no other at the mean of their rates. */
-static void run_unsynchronised(struct lk_config_model *m)
-{
-    struct lk_step_model *s = &m->step;
-    int per_node = (s->ranks + s->nodes - 1) / s->nodes;
-    double rates = 0;
-
-    for (int i = 0; s->rank_slowness && i < s->ranks; i++) {
-        double own = s->rank_slowness[i], node = s->node_slowness[i / per_node];
-
-        rates += 1 / (1 + (isnan(own) ? isnan(node) ? 0 : node : own));
-    }
-    if (rates > 0)
-        m->async_slowdown = s->ranks / rates;
-    s->forward_s *= m->async_slowdown;
-    s->backward_s *= m->async_slowdown;
-    s->rank_slowness = s->node_slowness = NULL;
-    s->law = (struct lk_straggler_law){0};
-}
-
 /* Adapt the law to ranks that do not synchronise every step. */
 static void synchronise_seldom(struct lk_config_model *m, const struct lk_job *j,
                                const struct lk_config *c)
 {
     struct lk_straggler_law *law = &m->step.law;
 
-    if (lk_sharding_traits(c->sharding)->pace == LK_PACE_FREE)
-        run_unsynchronised(m);
-    else if (lk_config_meets_seldom(c) && !j->n_sync_bn)
+    if (lk_config_meets_seldom(c) && !j->n_sync_bn)
         law->transient_sd /= sqrt(c->averaging_period);
+    else
+        law->transient_sd /= sqrt(1 + c->staleness);
 }
 
 /* Grade another scheme than plain DDP as extrapolated, since runs are of plain DDP. */
@@ -412,7 +393,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     const struct lk_overlap overlap = lk_overlap_of(c);
     double micro_measured = j->accumulation > 0 ? j->accumulation : 1;
 
-    *m = (struct lk_config_model){.bytes_extrapolation = 1, .async_slowdown = 1};
+    *m = (struct lk_config_model){.bytes_extrapolation = 1};
     LK_TRY(lk_batch_curve_at(j, config->local_batch, &p));
     fill_stages(j, config, &p);
     m->step = (struct lk_step_model){

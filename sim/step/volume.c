@@ -337,9 +337,30 @@ static enum lk_status check_pace(const struct build *b, enum lk_pace pace)
     if (pace == LK_PACE_PERIOD && b->config->averaging_period < 1)
         return lk_fail(LK_EUSAGE, "%s needs a period: steps from one averaging to the next, >= 1",
                        lk_sharding_name(b->config->sharding));
-    if (pace == LK_PACE_FREE && b->job->n_sync_bn)
-        return lk_fail(LK_EUSAGE, "asynchronous updates with SyncBatchNorm: it is a barrier");
+    if (pace == LK_PACE_BOUNDED && b->config->staleness && b->job->n_sync_bn)
+        return lk_fail(LK_EUSAGE, "late gradients with SyncBatchNorm: it is a barrier");
+    if (b->config->staleness && b->config->accumulation > 1 &&
+        b->config->reduce != LK_REDUCTION_LAST)
+        return lk_fail(LK_EUSAGE, "%s reduces gradients of the last micro-batch alone",
+                       lk_sharding_name(b->config->sharding));
     return LK_OK;
+}
+
+/*
+ * Let the step after this one begin before its gradients are reduced. They are needed by the update
+ * of the next step, at 5. The model blocks earlier, where the next step's first bucket is ready: the
+ * bucket would wait in the stream all the same. A larger bound gains nothing in a step that is as
+ * any other.
+ */
+static void apply_late(struct build *b)
+{
+    double need = b->n ? LK_STEP_END + b->colls[0].step.ready : 0;
+
+    for (size_t i = 0; i < b->n; i++) {
+        b->colls[i].step.need = need;
+        b->colls[i].step.late = true;
+        b->colls[i].step.every_micro_batch = false; /* there is one */
+    }
 }
 
 /* Adds the collectives of gradients, and of parameters in units, within a group. */
@@ -353,9 +374,8 @@ static enum lk_status add_in_group(struct build *b, const struct lk_sharding_tra
     if (t->gathers == LK_GATHERS_TWICE)
         LK_PASS(add_backward_gathers(b, g));
     LK_PASS(add_gradients(b, g, t->scatters ? LK_REDUCE_SCATTER : LK_ALL_REDUCE, every));
-    /* Without a barrier the parameters need not be there before the next step. */
-    for (size_t i = 0; t->pace == LK_PACE_FREE && !every && i < b->n; i++)
-        b->colls[i].step.need = LK_STEP_END;
+    if (b->config->staleness)
+        apply_late(b);
     return LK_OK;
 }
 
@@ -411,11 +431,14 @@ static enum lk_status add_used_map(struct build *b)
 
 /* ---- How collectives and compute overlap ---- */
 
-/* Without overlap a collective is launched where it is needed. */
+/* Without overlap a collective is launched where it is needed; late gradients behind backward. */
 static void launch_where_needed(struct build *b)
 {
-    for (size_t i = 0; i < b->n; i++)
-        b->colls[i].step.ready = b->colls[i].step.need;
+    for (size_t i = 0; i < b->n; i++) {
+        struct lk_step_coll *c = &b->colls[i].step;
+
+        c->ready = c->late ? LK_STEP_OPTIMIZER : c->need;
+    }
 }
 
 /* One at a time: compute does not pass where the next is launched before this one has ended. */

@@ -271,7 +271,7 @@ START_TEST(of_another_run)
     refused(&r, "none is left");
     r.steps = STEPS;
     r.optimizer = LK_OPTIM_SGD;
-    refused(&r, "it is of another model or optimizer");
+    refused(&r, "it is of another model, optimizer or scheme");
     r.momentum = 0.9;
     refused(&r, "has no 'optimizer.momentum.");
     free(r.resume);

@@ -100,7 +100,6 @@ static const struct {
     {LK_SHARDING_LOCAL_SGD, USUAL, 2.0 / H, 0, 0},
     {LK_SHARDING_DILOCO, USUAL, 2.0 / H, 0, 0},
     {LK_SHARDING_ASYNC, USUAL, 2, 0, 0},
-    {LK_SHARDING_ASYNC, LK_REDUCTION_EVERY, K + 1, 0, 0},
 };
 
 START_TEST(a_scheme_moves_what_its_formula_says)
@@ -210,9 +209,10 @@ START_TEST(what_the_job_adds)
     ck_assert_double_eq(v.steps[0].ready, 0.25);
     ck_assert_double_eq(v.steps[0].need, 0.25);
     lk_volume_fini(&v);
-    c.sharding = LK_SHARDING_ASYNC;
+    lk_config_shard(&c, LK_SHARDING_ASYNC, LK_REDUCTION_LAST);
     ck_assert_int_eq(lk_volume_init(&v, &f.job, &c), LK_EUSAGE);
     c.sharding = LK_SHARDING_DDP;
+    c.staleness = 0;
     f.job.n_sync_bn = 0;
     f.job.find_unused_parameters = true;
     ck_assert_double_eq_tol(sent(&f, &c) - whole, 2.0 * (N - 1) / N * TENSORS * 4, 1e-6);
@@ -228,7 +228,7 @@ START_TEST(no_scheme_waits_for_itself)
     struct lk_volume v;
 
     fixture_init(&f);
-    c.sharding = (enum lk_sharding)_i;
+    lk_config_shard(&c, (enum lk_sharding)_i, LK_REDUCTION_LAST);
     c.averaging_period = H;
     if (c.sharding != LK_SHARDING_ASYNC) {
         f.job.sync_bn = bn;
@@ -259,6 +259,8 @@ static bool random_config(struct lk_rng *g, struct lk_config *c)
     c->cap_bytes = c->first_bytes = (uint64_t)1 << (18 + lk_rng_below(g, 8));
     lk_config_shard(c, (enum lk_sharding)lk_rng_below(g, LK_SHARDING_COUNT), LK_REDUCTION_LAST);
     c->averaging_period = 1 + (int)lk_rng_below(g, 60);
+    if (c->staleness) /* it reduces in the last micro-batch alone */
+        c->accumulation = 1;
     if (c->sharding == LK_SHARDING_HSDP)
         c->shard_group = c->world_size > 4 && lk_rng_below(g, 2) ? 4 : 2;
     return lk_sharding_traits(c->sharding)->gradients;
