@@ -41,11 +41,9 @@ static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
     X(LK_ALGO_HIERARCHICAL, "hierarchical")
 #define NAME(type, name) name,
 static const char *const algorithms[] = {OFFERED(NAME) NULL};
-#undef NAME
 static const enum lk_algo offered[] = {OFFERED(LK_WORD_VALUE)};
 /* Types that a run trains in, the default first. */
-#define TRAINED(X)       X(LK_F32, "float32") X(LK_BF16, "bfloat16")
-#define NAME(type, name) name,
+#define TRAINED(X) X(LK_F32, "float32") X(LK_BF16, "bfloat16")
 static const char *const dtypes[] = {TRAINED(NAME) NULL};
 #undef NAME
 static const enum lk_dtype trained[] = {TRAINED(LK_WORD_VALUE)};
@@ -208,10 +206,8 @@ void lk_command_backends(FILE *out)
          .help = "micro-batches whose gradients are reduced: every, last, scatter (hsdp: all-reduced " \
                  "in the last, scattered in every); auto: as the sharding's library does, in replay " \
                  "as the job did")                                                                 \
-    RUN("staleness", train.reducer.staleness, INT, .min = 0, .max = LK_STALENESS_MAX, .fallback = "1", \
-        .help = "async: steps by which gradients are applied late, beside which they are reduced; 0: as ddp") \
-    REPLAY("staleness", train.reducer.staleness, INT, .min = 1, .max = LK_STALENESS_MAX,           \
-           .help = "async: steps by which gradients are applied late (the job's, or 1)")           \
+    BOTH("staleness", train.reducer.staleness, INT, .min = 1, .max = LK_STALENESS_MAX,             \
+         .help = "async: steps by which gradients are applied late (1; in replay the job's)")      \
     RUN("period", train.averaging.period, INT, .min = 1, .max = 1e9, .fallback = "1",              \
         .help = "local-sgd, diloco: steps from averaging to averaging")                            \
     REPLAY("period", train.averaging.period, INT, .min = 1, .max = 1e9,                            \

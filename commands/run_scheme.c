@@ -64,8 +64,7 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
         {!averages && !(replay && !o->sharding) &&
              (a->period != plain->averaging.period || a->warmup),
          "--period and --averaging-warmup are for --sharding=local-sgd and diloco"},
-        {traits->pace != LK_PACE_BOUNDED && !(replay && !o->sharding) &&
-             t->reducer.staleness != plain->reducer.staleness,
+        {traits->pace != LK_PACE_BOUNDED && !(replay && !o->sharding) && t->reducer.staleness,
          "--staleness is for --sharding=async"},
         {!diloco && (a->outer_rate != plain->averaging.outer_rate ||
                      a->outer_momentum != plain->averaging.outer_momentum),
@@ -118,6 +117,4 @@ void run_options_take_hook(const struct lk_job *job, struct run_options *o)
         t->averaging.period = job->averaging_period;
     if (!t->reducer.staleness && scheme_of(o) == job->sharding)
         t->reducer.staleness = job->staleness;
-    if (!t->reducer.staleness)
-        t->reducer.staleness = 1; /* of async alone */
 }

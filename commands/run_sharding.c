@@ -14,15 +14,15 @@ enum lk_status run_sharding_check(const struct run_sharding *s, const struct lk_
     const struct lk_sharding_traits *traits = lk_sharding_traits(run_sharding_scheme(s));
     bool sharded = traits->sharers != LK_SHARERS_NONE;
     bool grouped = traits->sharers == LK_SHARERS_GROUP;
-    bool late = traits->pace == LK_PACE_BOUNDED && train->reducer.staleness != 0;
+    bool late = traits->pace == LK_PACE_BOUNDED;
     bool known = s->scheme || !replay; /* else the job says it */
     const struct {
         bool wrong;
         const char *why;
     } rows[] = {
         {(sharded || late) && cuda, "--sharding other than ddp is not built for --device=cuda"},
-        {late && train->reducer.noise_every,
-         "--noise-every and --sharding=async exclude each other: a step does not wait for its norms"},
+        {late && train->reducer.noise_every, "--noise-every and --sharding=async exclude each "
+                                             "other: a step does not wait for its norms"},
         {late && train->fuse.wish[LK_FUSE_OPTIMIZER] == LK_FUSE_YES,
          "--fuse=optimizer and --sharding=async exclude each other: gradients are applied later"},
         {late && train->reducer.plant > LK_PLANT_SHARED_SHARD,
@@ -86,8 +86,8 @@ void run_sharding_fill(const struct run_sharding *s, struct lk_reducer_config *c
                              : usual.reduce;
     c->sharding = run_sharding_scheme(s);
     c->shard_group = s->group;
-    if (lk_sharding_traits(c->sharding)->pace != LK_PACE_BOUNDED)
-        c->staleness = 0;
+    if (lk_sharding_traits(c->sharding)->pace == LK_PACE_BOUNDED)
+        c->staleness = c->staleness ? c->staleness : usual.staleness;
     c->no_sync = reduce == LK_REDUCTION_LAST;
     c->scatter = reduce == LK_REDUCTION_SCATTER;
 }

@@ -437,6 +437,17 @@ out:
 
 /* ---- Ranks ---- */
 
+/* Return how many collectives of the steps before may be under way in step s of the run. */
+static size_t pending_before(const struct lk_analysis *a, size_t s)
+{
+    size_t late = (size_t)lk_run_about(a->run)->staleness;
+
+    late = late < s ? late : s;
+    return a->run->steps[s] - a->run->steps[s - late] == late
+               ? a->first_collective[s] - a->first_collective[s - late]
+               : 0;
+}
+
 /* Means over the steps of every rank's windows and their parts; gaps between the kernels of a pass
  * are gaps of the host, as all others. */
 static void split_ranks(struct lk_analysis *a)
@@ -452,7 +463,7 @@ static void split_ranks(struct lk_analysis *a)
             const uint64_t *begin_ns = a->begin_ns + k * a->n_collectives + a->first_collective[s];
             struct lk_step_split x;
 
-            lk_step_split(&run->ranks[k], p, begin_ns, &x);
+            lk_step_split_late(&run->ranks[k], p, begin_ns, pending_before(a, s), &x);
             to->step_s += lk_step_window_s(p) / n;
             lk_step_split_add(&to->split, &x, 1 / n);
         }

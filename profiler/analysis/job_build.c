@@ -343,8 +343,7 @@ static bool same_scheme(const struct lk_config *a, const struct lk_config *b)
 {
     return a->sharding == b->sharding && a->shard_group == b->shard_group &&
            a->averaging_period == b->averaging_period && a->staleness == b->staleness &&
-           a->compression == b->compression &&
-           a->powersgd_rank == b->powersgd_rank;
+           a->compression == b->compression && a->powersgd_rank == b->powersgd_rank;
 }
 
 /* Take the sharding, the averaging and the hook that all runs of several ranks have; where they

@@ -20,9 +20,9 @@
 
 #include "base/status.h"
 #include "facts/bucket.h"
+#include "runtime/model/kept.h"
 #include "runtime/model/model.h"
 #include "runtime/model/optim.h"
-#include "runtime/train/kept.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -86,8 +86,8 @@ const void *lk_exchange_weights(const struct lk_exchange *e, size_t *out_bytes);
 lk_wide *lk_exchange_state(const struct lk_exchange *e, const struct lk_optim *o, size_t plane,
                            size_t param);
 
-/* Return the groups of state that a checkpoint holds (runtime/train/kept.h), 0 of NULL, and a parameter's piece
- * of one. pre: lk_exchange_whole of the states. */
+/* Return the groups of state that a checkpoint holds (runtime/model/kept.h), 0 of NULL, and a
+ * parameter's piece of one. pre: lk_exchange_whole of the states. */
 size_t lk_exchange_n_kept(const struct lk_exchange *e);
 struct lk_kept lk_exchange_kept(const struct lk_exchange *e, size_t group, size_t param);
 

@@ -1,27 +1,185 @@
 /*
- * The reducer; see the header and docs/ddp.md. Its buckets are in reducer_buckets.c. Set-up, in which the ranks agree, then one step
+ * The reducer; see the header and docs/ddp.md. Set-up, in which the ranks agree, then one step
  * in the order of its calls:
  * step_begin (rebuild), backward_begin, the hook (launch), backward_end, norms.
  */
+#include "runtime/train/reducer.h"
 #include "base/array.h"
+#include "base/log.h"
 #include "facts/span.h"
 #include "kernels/ops.h"
 #include "runtime/train/early.h"
 #include "runtime/train/hook.h"
 #include "runtime/train/params_agree.h"
-#include "runtime/train/reducer_impl.h"
+#include "runtime/train/slabs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static enum lk_status make_late(struct lk_reducer *r)
+/* Buckets start on a cache line of their own. */
+enum { BUCKET_ALIGN = 64 };
+
+struct bucket {
+    size_t at_elems; /* in the slab */
+    size_t elems;
+    size_t pending;         /* gradients not yet ready in this backward */
+    struct lk_event *ready; /* on the compute stream: its last gradient is ready */
+};
+
+struct lk_reducer {
+    struct lk_reducer_config config;
+    struct lk_device *device;
+    struct lk_param *params;
+    size_t n_params;
+    enum lk_dtype dtype;           /* type of gradients, in memory and on the wire */
+    size_t real_bytes, wide_bytes; /* of lk_real and lk_wide */
+    int ranks;
+    uint32_t step;
+    bool local; /* this step all-reduces nothing */
+
+    struct lk_bucket_plan plan;
+    struct bucket *buckets; /* plan.n_buckets */
+    size_t *bucket_of;      /* by parameter */
+    struct lk_slabs slabs;  /* staleness + 1 of all buckets */
+    char *slab;             /* of the step in progress */
+    char *old_slab;         /* the planted stale view still points here */
+
+    bool synced;            /* this micro-batch all-reduces its gradients */
+    bool *seen;             /* by parameter: its gradient is ready, in this backward */
+    size_t next;            /* the next bucket to all-reduce */
+    size_t n_ready;         /* gradients seen in this backward */
+    struct lk_hook *hook;   /* NULL: buckets are all-reduced as they are */
+    struct lk_early *early; /* NULL: no updates are early */
+    bool updating;          /* this micro-batch updates its buckets early */
+    size_t *order;          /* parameters by readiness in the first synchronised backward */
+    bool order_known;       /* that backward is over */
+    bool rebuilt;
+    struct lk_event *apart; /* PARTIAL: the bucket before is reduced; NONE: the backward ended */
+    void *used; /* find_unused: device map, n_params int32; never read, as all are used */
+    struct lk_event *marked; /* on the compute stream: the map is final */
+
+    bool measuring;   /* measure this micro-batch's norms */
+    void *norms;      /* device: n_buckets local squares, then n_buckets averaged ones */
+    void *norms_host; /* host copy of norms */
+    bool measured;    /* norms_host has been written */
+    uint32_t measured_step;
+};
+
+/* ---- Buckets ---- */
+
+static void drop_buckets(struct lk_reducer *r)
 {
-    if (!r->config.staleness)
-        return LK_OK;
-    LK_PASS(lk_alloc(&r->late, (size_t)lk_reducer_slabs_(r), sizeof(struct lk_event *)));
-    for (int i = 0; i < lk_reducer_slabs_(r); i++)
-        LK_PASS(lk_event_create(r->device, &r->late[i]));
+    for (size_t b = 0; r->buckets && b < r->plan.n_buckets; b++)
+        lk_event_destroy(r->buckets[b].ready);
+    free(r->buckets);
+    r->buckets = NULL;
+    lk_bucket_plan_fini(&r->plan);
+    lk_device_free(r->device, r->norms);
+    r->norms = NULL;
+    lk_device_free_host(r->device, r->norms_host);
+    r->norms_host = NULL;
+    r->measured = false;
+}
+
+/* Point the gradients into the slab of the step in progress; keep_last: but bucket 0's last. */
+static void point_views(struct lk_reducer *r, bool keep_last)
+{
+    r->slab = lk_slab_of(&r->slabs, r->step);
+    for (size_t i = 0; i < r->n_params; i++)
+        if (!keep_last || i + 1 != r->plan.first[1])
+            r->params[r->plan.index[i]].grad =
+                lk_slab_gradient(&r->slabs, r->step, r->plan.index[i]);
+}
+
+/* Lay the gradients out in slabs of `elems` elements, by the buckets. */
+static enum lk_status take_slabs(struct lk_reducer *r, size_t elems)
+{
+    size_t *offset = NULL;
+    void *before = NULL;
+    bool stale;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&offset, r->n_params, sizeof *offset));
+    for (size_t b = 0; b < r->plan.n_buckets; b++)
+        for (size_t i = r->plan.first[b], at = r->buckets[b].at_elems; i < r->plan.first[b + 1];
+             at += r->params[r->plan.index[i++]].elems) {
+            r->bucket_of[r->plan.index[i]] = b;
+            offset[r->plan.index[i]] = at;
+        }
+    LK_TRY(lk_slabs_lay_out(&r->slabs, offset, elems, &before));
+    stale = r->config.plant == LK_PLANT_STALE_VIEW && before;
+    point_views(r, stale);
+    if (stale)
+        r->old_slab = before;
+    else
+        lk_comm_free(r->config.comm, r->device, before);
+out:
+    free(offset);
+    return st;
+}
+
+/* Lay the plan's buckets out in new slabs. Takes ownership of the plan. pre: the net stream is
+ * idle. */
+static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *plan)
+{
+    const size_t align = BUCKET_ALIGN / r->real_bytes;
+    size_t at = 0;
+
+    drop_buckets(r);
+    r->plan = *plan;
+    memset(plan, 0, sizeof *plan);
+    LK_PASS(lk_alloc(&r->buckets, r->plan.n_buckets, sizeof *r->buckets));
+    for (size_t b = 0; b < r->plan.n_buckets; b++) {
+        r->buckets[b].at_elems = at;
+        r->buckets[b].elems = r->plan.bytes[b] / r->real_bytes;
+        at += (r->buckets[b].elems + align - 1) / align * align;
+        LK_PASS(lk_event_create(r->device, &r->buckets[b].ready));
+    }
+    LK_PASS(take_slabs(r, at));
+    if (r->config.noise_every > 0) {
+        LK_PASS(lk_device_alloc(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms));
+        LK_PASS(
+            lk_device_alloc_host(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms_host));
+    }
+    return lk_hook_set_buckets(r->hook, &r->plan);
+}
+
+static enum lk_status assign_buckets(struct lk_reducer *r, bool rebuild)
+{
+    const struct lk_reducer_config *c = &r->config;
+    struct lk_bucket_tensor *tensors = NULL;
+    struct lk_bucket_plan plan = {0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&tensors, r->n_params, sizeof *tensors));
+    for (size_t i = 0; i < r->n_params; i++)
+        tensors[i] = (struct lk_bucket_tensor){r->params[i].elems * r->real_bytes, r->dtype};
+    if (rebuild)
+        LK_TRY(
+            lk_bucket_rebuilt(tensors, r->n_params, r->order, c->first_bytes, c->cap_bytes, &plan));
+    else
+        LK_TRY(lk_bucket_initial(c->ddp_rule, tensors, r->n_params, c->first_bytes, c->cap_bytes,
+                                 &plan));
+    LK_TRY(set_buckets(r, &plan));
+    lk_log(LK_LOG_DDP, LK_DEBUG, "%zu gradients in %zu %sbuckets", r->n_params, r->plan.n_buckets,
+           rebuild ? "rebuilt " : "");
+out:
+    lk_bucket_plan_fini(&plan);
+    free(tensors);
+    return st;
+}
+
+/* Put the buckets in the order of rank 0, once. Collective. pre: the streams are idle. */
+static enum lk_status rebuild(struct lk_reducer *r)
+{
+    const struct lk_coll_call order = {
+        .coll = LK_BROADCAST, .dtype = LK_I64, .buf = r->order, .count = r->n_params, .index = -1};
+
+    _Static_assert(sizeof *r->order == sizeof(int64_t), "the order is broadcast as int64");
+    LK_PASS(lk_comm_run(r->config.comm, &order));
+    LK_PASS(assign_buckets(r, true));
+    r->rebuilt = true;
     return LK_OK;
 }
 
@@ -64,14 +222,13 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     r->ranks = lk_comm_world_size(config->comm);
     LK_TRY(lk_alloc(&r->bucket_of, n_params, sizeof *r->bucket_of));
     LK_TRY(lk_alloc(&r->seen, n_params, sizeof *r->seen));
-    LK_TRY(lk_alloc(&r->offset, n_params, sizeof *r->offset));
+    LK_TRY(lk_slabs_init(&r->slabs, config->staleness + 1, config->comm, config->compute, params,
+                         n_params, config->timeout_ns));
     LK_TRY(lk_alloc(&r->order, n_params, sizeof *r->order));
     if (config->order)
         memcpy(r->order, config->order, n_params * sizeof *r->order);
     r->order_known = config->order != NULL;
-    LK_TRY(lk_event_create(r->device, &r->reduced));
     LK_TRY(lk_event_create(r->device, &r->apart));
-    LK_TRY(make_late(r));
     if (config->early)
         LK_TRY(lk_early_create(config->early, config->compute, config->net, n_params,
                                config->plant == LK_PLANT_EARLY_UPDATE, &r->early));
@@ -86,7 +243,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     LK_TRY(lk_params_agree(config->comm, params, n_params, r->dtype));
     if (config->hook)
         LK_TRY(lk_hook_create(config->hook, config->comm, config->net, params, n_params, &r->hook));
-    LK_TRY(r->order_known ? lk_reducer_rebuild_(r) : lk_reducer_assign_(r));
+    LK_TRY(r->order_known ? rebuild(r) : assign_buckets(r, false));
     LK_HAND_OVER(out, r);
 out:
     lk_reducer_destroy(r);
@@ -97,19 +254,14 @@ void lk_reducer_destroy(struct lk_reducer *r)
 {
     if (!r)
         return;
-    lk_reducer_drop_buckets_(r);
+    drop_buckets(r);
     lk_hook_destroy(r->hook);
     lk_early_destroy(r->early);
-    lk_event_destroy(r->reduced);
     lk_event_destroy(r->apart);
     lk_event_destroy(r->marked);
-    for (int i = 0; r->late && i < lk_reducer_slabs_(r); i++)
-        lk_event_destroy(r->late[i]);
-    free(r->late);
     lk_device_free(r->device, r->used);
-    lk_comm_free(r->config.comm, r->device, r->slabs);
+    lk_slabs_fini(&r->slabs);
     lk_comm_free(r->config.comm, r->device, r->old_slab);
-    free(r->offset);
     free(r->bucket_of);
     free(r->seen);
     free(r->order);
@@ -123,8 +275,8 @@ const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r)
 
 lk_real *lk_reducer_gradients(const struct lk_reducer *r, size_t *out_elems)
 {
-    *out_elems = r->slab_elems;
-    return lk_reducer_slab_of_(r, r->step + 1); /* of r->step - staleness: they are used in turn */
+    *out_elems = r->slabs.elems;
+    return lk_slab_of(&r->slabs, r->step + 1); /* of r->step - staleness: they are used in turn */
 }
 
 const size_t *lk_reducer_ready_order(const struct lk_reducer *r)
@@ -149,27 +301,24 @@ enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step)
     lk_stream_set_step(r->config.net, step);
     if (r->order_known && !r->rebuilt) {
         LK_PASS(lk_reducer_sync(r));
-        LK_PASS(lk_reducer_rebuild_(r));
+        LK_PASS(rebuild(r));
     }
     if (r->config.staleness)
-        lk_reducer_point_(r);
+        point_views(r, false);
     return LK_OK;
 }
 
 bool lk_reducer_due(const struct lk_reducer *r, struct lk_param *params)
 {
-    char *due = lk_reducer_slab_of_(r, r->step + 1);
-
     for (size_t p = 0; p < r->n_params; p++)
-        params[p].grad = due + r->offset[p] * r->real_bytes;
+        params[p].grad = lk_slab_gradient(&r->slabs, r->step + 1, p);
     return r->step >= (uint32_t)r->config.staleness;
 }
 
 enum lk_status lk_reducer_sync(struct lk_reducer *r)
 {
-    return r->config.staleness
-               ? lk_stream_sync(r->config.net, lk_deadline_in(r->config.timeout_ns))
-               : LK_OK;
+    return r->config.staleness ? lk_stream_sync(r->config.net, lk_deadline_in(r->config.timeout_ns))
+                               : LK_OK;
 }
 
 size_t lk_reducer_n_kept(const struct lk_reducer *r)
@@ -185,8 +334,7 @@ struct lk_kept lk_reducer_kept(const struct lk_reducer *r, size_t group, size_t 
         return lk_hook_kept(r->hook, group - (size_t)r->config.staleness, param);
     snprintf(k.name, sizeof k.name, "late.%zu", group);
     /* The next step uses the slab behind this one's, and takes the one behind that. */
-    k.data = lk_reducer_slab_of_(r, r->step + 2 + (uint32_t)group) +
-             r->offset[param] * r->real_bytes;
+    k.data = lk_slab_gradient(&r->slabs, r->step + 2 + (uint32_t)group, param);
     return k;
 }
 
@@ -211,7 +359,7 @@ static enum lk_status share_sums(struct lk_reducer *r)
 {
     if (r->ranks == 1 || r->local)
         return LK_OK;
-    return LK_LAUNCH(r->config.compute, scale, .x = r->slab, .n = r->slab_elems,
+    return LK_LAUNCH(r->config.compute, scale, .x = r->slab, .n = r->slabs.elems,
                      .factor = 1.0 / r->ranks);
 }
 
@@ -224,8 +372,8 @@ static enum lk_status plant_early_bucket(struct lk_reducer *r)
     r->buckets[0].pending = 0;
     LK_PASS(lk_event_record(r->buckets[0].ready, r->config.compute));
     LK_PASS(launch_ready(r));
-    LK_PASS(lk_event_record(r->reduced, r->config.net));
-    return lk_stream_wait(r->config.compute, r->reduced);
+    LK_PASS(lk_event_record(r->apart, r->config.net));
+    return lk_stream_wait(r->config.compute, r->apart);
 }
 
 enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
@@ -369,16 +517,6 @@ static enum lk_status reduce_used(struct lk_reducer *r)
     return lk_comm_enqueue(c->comm, c->net, &call);
 }
 
-/* Let the compute stream wait for the gradients that are due, instead of this step's. The event of
- * those that a checkpoint had was never recorded: they are there. */
-static enum lk_status wait_late(struct lk_reducer *r)
-{
-    uint32_t now = r->step % (uint32_t)lk_reducer_slabs_(r), due = (r->step + 1) % (uint32_t)lk_reducer_slabs_(r);
-
-    LK_PASS(lk_event_record(r->late[now], r->config.net));
-    return lk_stream_wait(r->config.compute, r->late[due]);
-}
-
 enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
 {
     const struct lk_reducer_config *c = &r->config;
@@ -399,10 +537,10 @@ enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
         r->measured_step = r->step;
     }
     LK_PASS(reduce_used(r));
-    if (r->late)
-        return wait_late(r);
-    LK_PASS(lk_event_record(r->reduced, c->net));
-    LK_PASS(lk_stream_wait(c->compute, r->reduced));
+    LK_PASS(lk_event_record(lk_slab_reduced(&r->slabs, r->step), c->net));
+    /* Where they are late, wait for those that are due: of the slab behind. The event of gradients
+     * that a checkpoint had was never recorded: they are there. */
+    LK_PASS(lk_stream_wait(c->compute, lk_slab_reduced(&r->slabs, r->step + 1)));
     return r->updating ? lk_early_end(r->early) : LK_OK;
 }
 

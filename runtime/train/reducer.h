@@ -43,8 +43,8 @@
 #include "facts/config.h"
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
+#include "runtime/model/kept.h"
 #include "runtime/model/model.h"
-#include "runtime/train/kept.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,7 +85,7 @@ struct lk_reducer_config {
     bool local;
     int64_t local_from;
     uint32_t first_step; /* steps that an earlier part of this run made */
-    int staleness; /* steps by which gradients are applied late; 0: in their own step */
+    int staleness;       /* steps by which gradients are applied late; 0: in their own step */
     const struct lk_hook_config *hook; /* runtime/train/hook.h, copied; NULL: none */
     enum lk_plant plant;
     /* (optional) The order of an earlier part of this run (lk_reducer_ready_order), copied: buckets

@@ -37,10 +37,11 @@ enum lk_train_graph {
 
 /*
  * Checkpoints (runtime/train/checkpoint.h), which rank 0 writes on a thread of its own: weights,
- * rank 0's buffers, optimizer state, what the exchange keeps (runtime/train/kept.h), the order of
- * buckets and how far the run is. There is no more to keep. Every random number is a function of the seed, the epoch and the sample, the schedule is one of the
- * step, the optimizer's state is whole in the file, and no loss is scaled. So a run that
- * goes on from one gives the same bits as one that was not ended, on as many ranks.
+ * rank 0's buffers, optimizer state, what the exchange keeps (runtime/model/kept.h), the order of
+ * buckets and how far the run is. There is no more to keep. Every random number is a function of
+ * the seed, the epoch and the sample, the schedule is one of the step, the optimizer's state is
+ * whole in the file, and no loss is scaled. So a run that goes on from one gives the same bits as
+ * one that was not ended, on as many ranks.
  */
 struct lk_checkpoint_config {
     const char *dir;

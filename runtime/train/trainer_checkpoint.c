@@ -5,9 +5,9 @@
  * The state is a list of parts, each a piece of device memory: groups of one part a parameter, and
  * behind them the model's buffers, as rank 0 has them. The first group is the weights, exact; then,
  * where weights are narrower than float, the rounded ones; then the optimizer's planes; then what
- * the exchange and the averaging keep (runtime/train/kept.h). A checkpoint holds them whole: in
- * sharded training all ranks gather them for rank 0, and a rank that goes on takes what it owns from
- * the file.
+ * the exchange and the averaging keep (runtime/model/kept.h). A checkpoint holds them whole: in
+ * sharded training all ranks gather them for rank 0, and a rank that goes on takes what it owns
+ * from the file.
  *
  * Some parts are each rank's own: an error of PowerSGD; where parameters are averaged, weights and
  * the optimizer's planes. Rank 0 gathers them one by one, and the file has them of all ranks: those
@@ -429,8 +429,7 @@ static enum lk_status lay_out(struct trainer *t, int64_t steps, struct lk_tensor
     LK_TRY(lk_alloc(&texts, OWN_TEXTS + t->config->checkpoint.n_texts, sizeof *texts));
     LK_TRY(lk_alloc(&rows, count_rows(t), sizeof *rows));
     n_texts = fill_texts(t, steps, texts);
-    rows[n++] =
-        (struct lk_tensor_row){.name = ORDER, .dtype = LK_I64, .elems = t->model->n_params};
+    rows[n++] = (struct lk_tensor_row){.name = ORDER, .dtype = LK_I64, .elems = t->model->n_params};
     for (int rank = 0; rank < t->ranks; rank++)
         for (size_t i = 0; i < n_parts(t); i++)
             if (describe(t, i).elems && (rank == 0 || is_own(t, i)))

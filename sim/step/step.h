@@ -65,11 +65,11 @@ struct lk_straggler_law {
 
 struct lk_step_coll {
     enum lk_coll coll;
-    uint64_t bytes;         /* see facts/coll.h */
-    double ready;           /* position 0..3 */
-    double need;            /* position 0..5, at most ready + 3 */
-    double cost_s;          /* without delta */
-    bool late;              /* need, 3 or more, is of the next step's last micro-batch, not its first */
+    uint64_t bytes; /* see facts/coll.h */
+    double ready;   /* position 0..3 */
+    double need;    /* position 0..5, at most ready + 3 */
+    double cost_s;  /* without delta */
+    bool late;      /* need, 3 or more, is of the next step's last micro-batch, not its first */
     bool every_micro_batch; /* else on the step's last one only; pre: need <= 2 */
     bool inside;            /* its ranks share a node: links between nodes do not slow it */
     int bucket;             /* number of the gradient bucket in traces; -1: it is none */

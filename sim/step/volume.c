@@ -348,9 +348,9 @@ static enum lk_status check_pace(const struct build *b, enum lk_pace pace)
 
 /*
  * Let the step after this one begin before its gradients are reduced. They are needed by the update
- * of the next step, at 5. The model blocks earlier, where the next step's first bucket is ready: the
- * bucket would wait in the stream all the same. A larger bound gains nothing in a step that is as
- * any other.
+ * of the next step, at 5. The model blocks earlier, where the next step's first bucket is ready:
+ * the bucket would wait in the stream all the same. A larger bound gains nothing in a step that is
+ * as any other.
  */
 static void apply_late(struct build *b)
 {

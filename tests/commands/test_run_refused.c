@@ -111,6 +111,7 @@ static const struct {
     {"--sharding=async --reduce=every -a2", "of the last micro-batch alone"},
     {"--staleness=3", "--staleness is for --sharding=async"},
     {"--sharding=async --staleness=65", "--staleness"},
+    {"--sharding=async --staleness=0", "--staleness"},
     {"--sharding=zero1 --device=cuda", "--sharding other than ddp is not built for --device=cuda"},
     {"--sharding=zero2 --noise-every=1", "--noise-every and --sharding exclude each other"},
     {"--sharding=zero3 --fuse=optimizer", "--fuse=optimizer and --sharding exclude each other"},

@@ -300,9 +300,8 @@ static void check_weights(const char *path, const float *want)
 START_TEST(is_a_loop_with_a_list_of_gradients)
 {
     int late = _i % 4, n = _i < 4 ? 1 : 3;
-    struct run run = {.accumulation = 1,
-                      .staleness = late,
-                      .weights = scratch_path(scratch_dir, "weights")};
+    struct run run = {
+        .accumulation = 1, .staleness = late, .weights = scratch_path(scratch_dir, "weights")};
     struct lk_train_config c = config(&run, 1);
     double loss[STEPS];
     float *weights = NULL;
