@@ -135,16 +135,16 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
         marked = true;
         LK_TRY(lk_asprintf(&env[3], "%s=%s", RUN_MARK_ENV, mark));
     }
-    LK_TRY(
-        lk_launch(&(struct lk_launch_config){.ranks = p->config.world_size,
-                                             .argv = argv,
-                                             .env = (const char *const *)env,
-                                             .grace_ns = GRACE_NS,
-                                             .stopped = &l->stopped,
-                                             .timeout_ns = UINT64_MAX,
-                                             .pin = o.pin && o.device != RUN_DEVICE_CUDA,
-                                             .hosts = apart ? &l->hosts : NULL,
-                                             .ssh = l->options->ssh ? l->options->ssh : RUN_SSH}));
+    LK_TRY(lk_launch(&(struct lk_launch_config){
+        .ranks = p->config.world_size,
+        .argv = argv,
+        .env = (const char *const *)env,
+        .grace_ns = GRACE_NS,
+        .stopped = &l->stopped,
+        .timeout_ns = UINT64_MAX,
+        .pin = o.pin && o.device != RUN_DEVICE_CUDA && !o.train.model.replicas,
+        .hosts = apart ? &l->hosts : NULL,
+        .ssh = l->options->ssh ? l->options->ssh : RUN_SSH}));
 out:
     if (marked)
         LK_KEEP(folder_unmark(dir));

@@ -200,6 +200,8 @@ void lk_command_backends(FILE *out)
     BOTH("sharding", sharding, CHOICE, .choices = shardings, .fallback = "auto",                   \
          .help = "what ranks divide among them, or average (docs/ddp.md): ddp, zero1, zero2, zero3, " \
                  "shard-grad-op, hsdp, local-sgd, diloco; async: gradients are late; auto: ddp, in replay the job's") \
+    RUN("data-parallel", train.model.replicas, INT, .min = 2, .max = 64,                           \
+        .help = "devices, threads, of one process, as torch.nn.DataParallel: compare it with -nK") \
     BOTH("shard-group", train.reducer.shard_group, INT, .min = 1, .max = 1024,                     \
          .help = "hsdp: neighbouring ranks that share one copy of the model")                      \
     BOTH("reduce", reduce, CHOICE, .choices = reductions, .fallback = "auto",                      \
@@ -437,10 +439,8 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->gpu_records == RUN_YES && !o->trace, "--gpu-records=yes needs --trace"},
         {o->merged_trace && !o->trace, "--merged-trace needs --trace"},
         {o->train.verify_steps && !o->train.verify, "--verify-steps needs --verify"},
-        {run_options_measure_several(o) && o->train.export_path,
-         "--export is for a single run, not for a run grid"},
-        {o->repetitions > 1 && o->train.export_path,
-         "--export is for a single run, not repetitions"},
+        {(run_options_measure_several(o) || o->repetitions > 1) && o->train.export_path,
+         "--export is for a single run, not for a run grid or repetitions"},
         {o->train.optim.learning_rate <= 0, "--learning-rate must be above 0"},
     };
 

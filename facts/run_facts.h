@@ -36,6 +36,8 @@
 #define LK_SHAPE_CONFIG_KEY      "model_shape"
 #define LK_ACTIVATION_CONFIG_KEY "activation_bytes_per_sample"
 #define LK_SYNC_BN_CONFIG_KEY    "sync_batch_norm_layers"
+/* Devices of the one process of DataParallel, in our own runs. */
+#define LK_REPLICAS_CONFIG_KEY "data_parallel_devices"
 /* Number of gradients in each backward of an import that has no sizes of them. */
 #define LK_GRADIENTS_CONFIG_KEY "gradients_a_backward"
 

@@ -477,6 +477,12 @@ enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)
     lk_job_init(&j);
     if (!set->n)
         return lk_fail(LK_EEVIDENCE, "a job needs at least one run");
+    for (size_t i = 0; i < set->n; i++)
+        if (lk_run_info_value(lk_run_about(&set->runs[i]), LK_REPLICAS_CONFIG_KEY))
+            LK_TRY(lk_fail(LK_EEVIDENCE,
+                           "%s is of DataParallel, one process on several devices, which no "
+                           "forecast models",
+                           set->runs[i].dir));
     LK_TRY(lk_job_check_runs(set));
     while (n_smallest < set->n && lk_run_about(&set->runs[n_smallest])->world_size ==
                                       lk_run_about(&set->runs[0])->world_size)

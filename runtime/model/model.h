@@ -83,6 +83,7 @@ struct lk_model_config {
     bool blank; /* keep weights zero: the model is only described, or weights are loaded into it */
     bool described;  /* nothing will run on it: it has no memory */
     const char *job; /* replay: path of a job.json */
+    int replicas;    /* devices that the trainer lets it run on (runtime/model/replicas.h); 0: 1 */
 };
 
 /*
@@ -113,6 +114,7 @@ struct lk_use_hook {
 
 struct lk_comm;
 struct lk_fused; /* runtime/model/fuse.h */
+struct lk_replicas;
 struct lk_model;
 struct lk_model_ops {
     const char *name;
@@ -157,6 +159,7 @@ struct lk_model { /* first member of a model's own struct */
     size_t weights_bytes, masters_bytes;
     struct lk_model_buffer *buffers; /* dense, in one allocation that begins at buffers[0].data */
     size_t n_buffers, buffer_elems;  /* buffer_elems: of all of them */
+    struct lk_replicas *replicas;    /* runtime/model/replicas.h; NULL: it has none */
     bool described;                  /* it has no memory */
     double activation_bytes;         /* of all else: outputs kept for backward, and scratch */
     struct lk_model_output *outputs; /* what forward writes, in its order */

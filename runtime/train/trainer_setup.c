@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "runtime/model/replicas.h"
 #include "runtime/train/ddp.h"
 #include "runtime/train/early.h"
 #include "runtime/train/sharded.h"
@@ -62,6 +63,8 @@ static enum lk_status open_model(struct trainer *t, const struct lk_model_config
     if (*t->model->attention) /* decided now, after the run was described */
         LK_PASS(lk_recorder_fact(t->config->recorder, ATTENTION_KEY, t->model->attention));
     LK_PASS(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
+    if (model.replicas > 1)
+        LK_PASS(lk_model_replicate(t->model, &model, model.replicas));
     if (t->config->import_path)
         LK_PASS(lk_model_import(t->model, t->config->import_path));
     return LK_OK;
@@ -252,6 +255,13 @@ static enum lk_status check(const struct lk_train_config *c)
         return lk_fail(LK_EUNSUPPORTED, "late gradients with SyncBatchNorm, which is a barrier");
     if (!(c->clip_norm >= 0))
         return lk_fail(LK_EUSAGE, "gradients clipped to a norm of %g", c->clip_norm);
+    if (c->model.replicas > 1 && (c->comm_config.world_size > 1 || c->verify))
+        return lk_fail(LK_EUNSUPPORTED,
+                       "%d devices of one process: not with other ranks, and not with --verify",
+                       c->model.replicas);
+    if (c->model.replicas > c->local_batch)
+        return lk_fail(LK_EUSAGE, "a local batch of %d on %d devices: each needs a sample",
+                       c->local_batch, c->model.replicas);
     if (c->local_batch < 1 || c->reducer.accumulation < 1)
         return lk_fail(LK_EUSAGE, "local batch %d, accumulation %d", c->local_batch,
                        c->reducer.accumulation);
@@ -410,6 +420,7 @@ static struct lk_train_config of_one_sample(const struct lk_train_config *config
 
     c.recorder = NULL;
     c.model.max_samples = 1;
+    c.model.replicas = 0;
     c.model.blank = true;
     c.model.described = true;
     return c;
@@ -498,6 +509,7 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
                            struct lk_run_info *info)
 {
     const struct lk_model *m = t->model;
+    char replicas[16];
 
     info->rank = c->comm_config.rank;
     info->world_size = c->comm_config.world_size;
@@ -533,6 +545,10 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
         LK_PASS(describe_norms(m, info));
     if (*m->attention)
         LK_PASS(lk_run_info_config(info, ATTENTION_KEY, m->attention));
+    if (c->model.replicas > 1) {
+        snprintf(replicas, sizeof replicas, "%d", c->model.replicas);
+        LK_PASS(lk_run_info_config(info, LK_REPLICAS_CONFIG_KEY, replicas));
+    }
     LK_PASS(describe_update(t, info));
     LK_PASS(lk_device_describe(m->device, info));
     return fill_tensors(m, info);
