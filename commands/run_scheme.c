@@ -90,6 +90,8 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
          "--data-parallel is one process: it has one rank"},
         {t->model.replicas && o->device != RUN_DEVICE_CPU,
          "--data-parallel needs --device=cpu: other devices are not built"},
+        {t->model.replicas && sharded,
+         "--data-parallel and --sharding exclude each other: device 0 has whole weights"},
         {t->model.replicas > t->local_batch,
          "--data-parallel: each device needs a sample of --local-batch"},
         {t->model.replicas && (t->verify || t->model.sync_batch_norm),

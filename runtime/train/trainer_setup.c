@@ -255,9 +255,11 @@ static enum lk_status check(const struct lk_train_config *c)
         return lk_fail(LK_EUNSUPPORTED, "late gradients with SyncBatchNorm, which is a barrier");
     if (!(c->clip_norm >= 0))
         return lk_fail(LK_EUSAGE, "gradients clipped to a norm of %g", c->clip_norm);
-    if (c->model.replicas > 1 && (c->comm_config.world_size > 1 || c->verify))
+    if (c->model.replicas > 1 &&
+        (c->comm_config.world_size > 1 || c->verify ||
+         lk_sharding_traits(c->reducer.sharding)->sharers != LK_SHARERS_NONE))
         return lk_fail(LK_EUNSUPPORTED,
-                       "%d devices of one process: not with other ranks, and not with --verify",
+                       "%d devices of one process: not with other ranks, with --verify or shards",
                        c->model.replicas);
     if (c->model.replicas > c->local_batch)
         return lk_fail(LK_EUSAGE, "a local batch of %d on %d devices: each needs a sample",

@@ -105,6 +105,7 @@ static const struct {
     {"--data-parallel=2 -n2", "it has one rank"},
     {"--data-parallel=2 --device=timed", "--data-parallel needs --device=cpu"},
     {"--data-parallel=2 --verify", "know the devices of ranks alone"},
+    {"--data-parallel=2 --sharding=zero3", "--data-parallel and --sharding exclude each other"},
     {"--data-parallel=4 -b3", "each device needs a sample"},
     {"--sharding=async --noise-every=2", "a step does not wait for its norms"},
     {"--sharding=async --fuse=optimizer", "gradients are applied later"},
