@@ -44,9 +44,9 @@ static enum lk_status add_point(struct run_grid *s, size_t *capacity, struct run
 static enum lk_status strong_point(const struct run_options *o, int64_t smallest, int64_t ranks,
                                    struct run_point *out)
 {
-    int64_t global = smallest * o->train.local_batch * o->train.reducer.accumulation;
+    int64_t global = smallest * o->local_batch.v[0] * o->train.reducer.accumulation;
     int64_t share = global / ranks;
-    int64_t batch = o->train.local_batch;
+    int64_t batch = o->local_batch.v[0];
 
     if (global % ranks)
         return lk_fail(LK_EUSAGE,
@@ -72,15 +72,25 @@ static struct run_point point_of(const struct run_options *o, int64_t ranks, int
                        o->bucket_caps.n ? o->bucket_caps.v[cap] : o->train.reducer.cap_bytes}};
 }
 
+/* Set the batches of ranks that have their own. */
+static enum lk_status set_batches(const struct run_options *o, struct lk_config *c)
+{
+    for (int r = 0; r < o->local_batch.n; r++)
+        if (o->local_batch.v[r] > c->local_batch)
+            c->local_batch = (int)o->local_batch.v[r];
+    return lk_rank_batches_write(o->local_batch.v, o->local_batch.n, c->batches);
+}
+
 /* Add a count of the scaling curve: every accumulation, and every bucket cap where ranks reduce. */
 static enum lk_status add_count(const struct run_options *o, int64_t smallest, int64_t ranks,
                                 struct run_grid *s, size_t *capacity)
 {
     for (int a = 0; !a || a < o->accumulations.n; a++)
         for (int c = 0; !c || (c < o->bucket_caps.n && ranks > 1); c++) {
-            struct run_point p = point_of(o, ranks, o->train.local_batch, a, c);
+            struct run_point p = point_of(o, ranks, o->local_batch.v[0], a, c);
 
             p.on_curve = true;
+            LK_PASS(set_batches(o, &p.config));
             if (o->strong)
                 LK_PASS(strong_point(o, smallest, ranks, &p));
             LK_PASS(add_point(s, capacity, p));
@@ -113,12 +123,14 @@ static enum lk_status plan_parts(struct run_grid *s, int repetitions, bool sever
             size_t point = r % 2 ? s->n_points - 1 - i : i;
             const struct run_point *p = &s->points[point];
             struct run_part *part = &s->parts[s->n_parts];
-            char cap[32] = "";
+            char cap[32] = "", batch[LK_RANK_BATCHES_TEXT];
 
+            snprintf(batch, sizeof batch, "%d", p->config.local_batch);
             if (several_caps)
                 snprintf(cap, sizeof cap, "-c%" PRIu64, p->config.cap_bytes);
-            LK_PASS(lk_asprintf(&part->dir, "k%d-b%d-a%d%s-r%d", p->config.world_size,
-                                p->config.local_batch, p->config.accumulation, cap, r));
+            LK_PASS(lk_asprintf(&part->dir, "k%d-b%s-a%d%s-r%d", p->config.world_size,
+                                *p->config.batches ? p->config.batches : batch,
+                                p->config.accumulation, cap, r));
             part->point = point;
             part->repetition = r;
             s->n_parts++;
@@ -241,7 +253,9 @@ static const struct lk_member result_rows[] = {
     ROW(train.counted_s, "counted_s", NUMBER, OPTIONAL,
         .help = "seconds from the end of the warm-up to the end of the last step"),
     ROW(train.loss, "loss", NUMBERS, NULLABLE, .count = offsetof(struct result, n_losses),
-        .help = "loss of every step, mean over ranks and micro-batches"),
+        .help = "loss of every step, mean over its samples"),
+    ROW(train.samples, "samples_a_step", NUMBER, OPTIONAL,
+        .help = "samples of all ranks in a step, mean of those that count"),
     ROW(train.noise, "noise_scale_samples", OBJECT, REQUIRED, .of = &estimate_record,
         .help = "gradient noise scale"),
     ROW(train.verify_max_error, "verify_max_error", NUMBER, OPTIONAL,
@@ -282,6 +296,7 @@ enum lk_status run_result_read(const char *path, struct lk_train_result *out)
 /* One run of the index. */
 struct indexed {
     char *dir;
+    char local_batches[LK_RANK_BATCHES_TEXT];
     int world_size, local_batch, accumulation, repetition;
     uint64_t cap_bytes;
 };
@@ -295,6 +310,8 @@ static const struct lk_member indexed_rows[] = {
     ROW(dir, TEXT, REQUIRED, .help = "folder of the run, below the index"),
     ROW(world_size, INT, REQUIRED, .min = 1, .help = "ranks"),
     ROW(local_batch, INT, REQUIRED, .min = 1, .help = "samples a micro-batch and rank"),
+    ROW(local_batches, CHARS, SPARSE, .help = "of ranks whose batches differ, in order",
+        .without = "all have `local_batch`, else the largest of them"),
     ROW(accumulation, INT, REQUIRED, .min = 1, .help = "micro-batches a step"),
     ROW(cap_bytes, UINT, REQUIRED, .max = INT64_MAX, .help = "gradient bytes that close a bucket"),
     ROW(repetition, INT, REQUIRED, .help = "of the configuration, from 0"),
@@ -321,10 +338,15 @@ enum lk_status run_grid_write_index(const struct run_grid *s, const char *path)
         const struct run_part *part = &s->parts[i];
         const struct lk_config *c = &s->points[part->point].config;
 
-        if (part->done)
-            index.runs[index.n++] =
-                (struct indexed){part->dir,       c->world_size,    c->local_batch,
-                                 c->accumulation, part->repetition, c->cap_bytes};
+        if (!part->done)
+            continue;
+        index.runs[index.n] = (struct indexed){.dir = part->dir,
+                                               .world_size = c->world_size,
+                                               .local_batch = c->local_batch,
+                                               .accumulation = c->accumulation,
+                                               .repetition = part->repetition,
+                                               .cap_bytes = c->cap_bytes};
+        memcpy(index.runs[index.n++].local_batches, c->batches, sizeof c->batches);
     }
     st = lk_record_save(&run_index_record, path, &index);
 out:
@@ -401,13 +423,30 @@ struct reference {
 static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
 /* clang-format on */
 
+/* Return the samples of a step of a point, mean over its repetitions; of results that do not say
+ * it, the configuration's. */
+static double samples_a_step(const struct run_grid *s, size_t point)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        if (s->parts[i].point == point && s->parts[i].result.samples > 0) {
+            sum += s->parts[i].result.samples;
+            n++;
+        }
+    return n ? sum / (double)n : lk_config_samples(&s->points[point].config);
+}
+
 static enum lk_status add_row(const struct run_grid *s, const struct run_options *o, size_t i,
                               const struct lk_estimate *step, const struct reference *ref,
                               struct lk_table *t)
 {
     const struct run_point *p = &s->points[i];
     const bool trains = o->device != RUN_DEVICE_TIMED;
-    double batch = lk_config_samples(&p->config), throughput = batch / step->value;
+    double batch = lk_config_samples(&p->config);
+    double throughput =
+        samples_a_step(s, i) / step->value; /* the last of an epoch may have fewer */
     /* In force after the warm-up of the rate; the size of a text is not known here. */
     double rate =
         trains ? lk_optim_rate(&o->train.optim, o->train.optim.warmup_steps, (int64_t)batch) : NAN;

@@ -12,7 +12,6 @@
 #include "facts/job.h"
 #include "kernels/ops.h"
 #include "reports/whatif_module.h"
-#include "runtime/comm/comm_fault.h"
 
 #include <limits.h>
 #include <math.h>
@@ -91,10 +90,10 @@ void lk_command_backends(FILE *out)
          .help = "optimizer steps to measure")                                                     \
     BOTH("warmup", train.warmup_steps, INT, .min = 0, .max = 1e9, .fallback = "5",                 \
          .help = "optimizer steps that come first; recorded, but left out of the statistics")      \
-    RUN("local-batch", train.local_batch, INT, .letter = 'b', .min = 1, .max = 1e6, .fallback = "8",     \
-        .help = "samples of a micro-batch on one rank")                                            \
-    REPLAY("local-batch", train.local_batch, INT, .letter = 'b', .min = 1, .max = 1e6,                   \
-           .help = "samples of a micro-batch on one rank (the job's usual)")                       \
+    RUN("local-batch", local_batch, INTS, .letter = 'b', .min = 1, .max = 1e6, .fallback = "8",    \
+        .help = "samples of a micro-batch on one rank; several numbers: of each rank (docs/ddp.md)") \
+    REPLAY("local-batch", local_batch, INTS, .letter = 'b', .min = 1, .max = 1e6,                  \
+           .help = "samples of a micro-batch on one rank (the job's usual); several numbers: of each rank") \
     RUN("accumulation", train.reducer.accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX,    \
         .fallback = "1", .help = "micro-batches of an optimizer step")                             \
     REPLAY("accumulation", train.reducer.accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX, \
@@ -146,8 +145,14 @@ void lk_command_backends(FILE *out)
     RUN("workers", train.workers, INT, .min = 1, .max = 1000, .fallback = "1",                     \
         .help = "threads that prepare them; the data are the same with any number")                \
     RUN("shuffle", train.sampler.shuffle, FLAG, .fallback = "yes", .help = "shuffle every epoch")          \
-    RUN("drop-last", train.sampler.drop_last, FLAG, .fallback = "no",                                      \
-        .help = "if the ranks do not divide the samples, leave the rest out instead of repeating some")    \
+    RUN("uneven", train.sampler.uneven, CHOICE, .choices = lk_unevens, .fallback = "error",        \
+        .help = "samples of an epoch that fill no batch of all ranks: an error; pad: repeat the first; drop: " \
+                "leave out; join: ranks that ran out shadow the others' collectives (docs/ddp.md)") \
+    RUN("drop-last", drop_last, FLAG, .fallback = "no", .help = "the same as --uneven=drop")       \
+    RUN("join-divide", train.divide, CHOICE, .choices = lk_divides, .fallback = "initial",         \
+        .help = "gradients while ranks have run out: by the initial or active ranks, or by samples") \
+    RUN("rank-samples", rank_samples, INTS, .min = 1, .max = 1e12,                                 \
+        .help = "--uneven=join: the most that each rank reads in an epoch, for ranks that run out early") \
     HEAD("data", "input-delay", train.input_delay_s, TIME, .min = 0, .max = 3600, .fallback = "0s", \
          .help = "minimum time to prepare a batch")                                       \
     RUN("optimizer", train.optim.kind, CHOICE, .group = "optimizer", .choices = optimizers,        \
@@ -323,31 +328,10 @@ static bool demands_fusion(const struct lk_fuse *f)
     return false;
 }
 
-/* Parse "RANK:FACTOR". */
-static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, double *out_factor)
-{
-    return lk_fail_context(lk_parse_factor_at(text, 1023, out_rank, out_factor), "--slow-rank=%s",
-                           text);
-}
-
 static struct run_sharding sharding_of(const struct run_options *o)
 {
     return (struct run_sharding){o->sharding, o->reduce, o->train.reducer.shard_group,
                                  o->sync_every};
-}
-
-/* Return a rank's factor: 1 for all but the slow one. */
-static enum lk_status slowdown(const char *text, int rank, double *out)
-{
-    enum lk_status st = LK_OK;
-    int64_t slow = -1;
-    double factor = 1;
-
-    if (text)
-        st = parse_slow_rank(text, &slow, &factor);
-    if (st == LK_OK)
-        *out = slow == rank ? factor : 1;
-    return st;
 }
 
 /*
@@ -449,7 +433,8 @@ static enum lk_status check(const struct run_options *o, const struct run_option
             return lk_fail(LK_EUSAGE, "%s", rows[i].why);
     LK_PASS(run_sharding_check(&sharding, &o->train, replay, cuda, o->comm == RUN_COMM_MPI));
     LK_PASS(run_options_check_scheme(o, d));
-    st = slowdown(o->slow_rank, 0, &factor);
+    LK_PASS(run_options_check_shares(o, d));
+    st = run_options_slowdown(o, 0, &factor);
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
 }
 
@@ -471,8 +456,8 @@ static enum lk_status take_from_job(struct run_options *o)
     run_options_take_hook(&job, o);
     if (!o->overlap)
         o->overlap = 1 + (int)job.overlap;
-    if (!o->train.local_batch)
-        o->train.local_batch = lk_job_usual_batch(&job);
+    if (!o->local_batch.n)
+        o->local_batch = (struct lk_ints){.n = 1, .v = {lk_job_usual_batch(&job)}};
     if (!o->train.reducer.accumulation)
         o->train.reducer.accumulation = job.accumulation;
     if (!o->first_bucket &&
@@ -510,40 +495,8 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
             "--algorithm"));
     if (job)
         LK_PASS(take_from_job(o));
+    o->train.sampler.uneven = o->drop_last ? LK_UNEVEN_DROP : o->train.sampler.uneven;
     return LK_OK;
-}
-
-enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks)
-{
-    enum lk_status st = LK_OK;
-    int64_t slow = -1;
-    double factor;
-
-    if (o->slow_rank)
-        st = parse_slow_rank(o->slow_rank, &slow, &factor);
-    if (st == LK_OK && slow >= ranks)
-        st = lk_fail(LK_EUSAGE, "--slow-rank=%s: the ranks are 0 to %d", o->slow_rank, ranks - 1);
-    return st;
-}
-
-enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
-{
-    struct lk_fault *faults = NULL;
-    enum lk_status st = LK_OK;
-    size_t n;
-
-    if (!o->train.comm_config.fault)
-        return LK_OK;
-    LK_PASS(lk_fault_parse(o->train.comm_config.fault, ranks, &faults, &n));
-    for (size_t i = 0; i < n; i++)
-        if ((faults[i].kind == LK_FAULT_SLOW || faults[i].kind == LK_FAULT_FLIP) &&
-            !strcmp(run_devices[o->device], "cuda"))
-            st = lk_fail(LK_EUSAGE,
-                         "--fault=%s: slow links and flipped bits are for collectives of the host, "
-                         "not for --device=cuda",
-                         faults[i].text);
-    free(faults);
-    return st;
 }
 
 bool run_options_measure_several(const struct run_options *o)
@@ -578,7 +531,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
     const struct run_sharding sharding = sharding_of(o);
     struct lk_train_config c = o->train;
 
-    LK_PASS(slowdown(o->slow_rank, rank, &c.device_config.slowdown));
+    LK_PASS(run_options_slowdown(o, rank, &c.device_config.slowdown));
     c.device = run_devices[o->device];
     c.device_config.real = trained[o->dtype];
     c.device_config.local_rank = local_rank;
@@ -590,6 +543,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
         share_gpu_limit(&c.comm_config.nccl);
     c.model.seed = c.seed = (uint64_t)o->seed;
     c.reducer.first_bytes = run_options_first_bucket(o);
+    run_options_fill_shares(o, rank, &c);
     run_sharding_fill(&sharding, &c.reducer);
     run_options_fill_hook(o, &c);
     c.reducer.algo = offered[o->algorithm];

@@ -3,6 +3,8 @@
 
 #include "facts/bounds.h"
 
+#include <string.h>
+
 const struct lk_words lk_sharding_words = LK_WORDS("a sharding", LK_SHARDING_LIST);
 const struct lk_words lk_reduction_words = LK_WORDS("a way to reduce", LK_REDUCTION_LIST);
 const struct lk_words lk_overlap_mode_words = LK_WORDS("a way to overlap", LK_OVERLAP_MODE_LIST);
@@ -56,9 +58,9 @@ int lk_config_replicas(const struct lk_config *c)
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
 {
     return a->world_size == b->world_size && a->nodes == b->nodes &&
-           a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
-           a->reduce == b->reduce && a->first_bytes == b->first_bytes &&
-           a->cap_bytes == b->cap_bytes &&
+           a->local_batch == b->local_batch && !strcmp(a->batches, b->batches) &&
+           a->accumulation == b->accumulation && a->reduce == b->reduce &&
+           a->first_bytes == b->first_bytes && a->cap_bytes == b->cap_bytes &&
            or_one(a->tensor_parallel) == or_one(b->tensor_parallel) &&
            or_one(a->pipeline_parallel) == or_one(b->pipeline_parallel) &&
            lk_config_same_scheme(a, b);
@@ -74,6 +76,10 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
 
 double lk_config_samples(const struct lk_config *c)
 {
+    struct lk_rank_batches b;
+
+    if (*c->batches && lk_rank_batches_parse(c->batches, &b) == LK_OK)
+        return (double)b.sum * c->accumulation;
     return (double)lk_config_replicas(c) * or_one(c->local_batch) * c->accumulation;
 }
 

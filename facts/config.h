@@ -11,6 +11,7 @@
 #include "base/words.h"
 #include "facts/coll.h"
 #include "facts/dtype.h"
+#include "facts/rank_batches.h"
 #include "facts/sharding.h"
 
 #include <stdbool.h>
@@ -62,10 +63,13 @@ enum lk_dtype lk_grad_dtype_elem(enum lk_grad_dtype d);
 struct lk_config {
     int world_size; /* the world size: ranks of one GPU each, of all replicas */
     int nodes;
-    int local_batch;                 /* samples of a replica's micro-batch; 0: not known */
-    int accumulation;                /* micro-batches a step */
-    enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
-    uint64_t first_bytes, cap_bytes; /* bucket limits; 0: not known */
+    int local_batch; /* samples of a replica's micro-batch; 0: not known. Of unlike ranks the most
+                      */
+    char batches[LK_RANK_BATCHES_TEXT]; /* of unlike ranks, as facts/rank_batches.h writes them; "":
+                                           all have the local batch */
+    int accumulation;                   /* micro-batches a step */
+    enum lk_reduction reduce;           /* the micro-batches whose gradients are reduced */
+    uint64_t first_bytes, cap_bytes;    /* bucket limits; 0: not known */
     enum lk_algo algo;               /* of the collectives; AUTO: what the cluster would choose */
     enum lk_grad_dtype grad_dtype;   /* dtype that gradients are produced in */
     enum lk_compression compression; /* communication hook */

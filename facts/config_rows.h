@@ -20,6 +20,9 @@
                   .help = "nodes, at most as many as GPUs"),                                       \
         LK_MEMBER(type, in local_batch, "local_batch", INT, REQUIRED, .min = (least),              \
                   .max = LK_BATCH_MAX, .help = "samples a micro-batch and GPU" unknown),           \
+        LK_MEMBER(type, in batches, "local_batches", CHARS, SPARSE,                                \
+                  .help = "of GPUs whose batches differ, in order: 2x8+4 is 8, 8 and 4",           \
+                  .without = "all have `local_batch`, else the largest of them"),                  \
         LK_MEMBER(type, in accumulation, "accumulation", INT, REQUIRED, .min = 1,                  \
                   .max = LK_ACCUMULATION_MAX, .help = "micro-batches a step")
 

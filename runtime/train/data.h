@@ -12,10 +12,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* X(uneven, name, help): what becomes of the samples of an epoch that do not fill the last batch of
+ * all ranks. */
+#define LK_UNEVEN_LIST(X)                                                                          \
+    X(LK_UNEVEN_ERROR, "error", "a run that comes to them is refused")                             \
+    X(LK_UNEVEN_PAD, "pad", "the first samples again, so that ranks have equally many")            \
+    X(LK_UNEVEN_DROP, "drop", "left out")                                                          \
+    X(LK_UNEVEN_JOIN, "join", "ranks that ran out shadow the collectives of the others")
+enum lk_uneven { LK_UNEVEN_LIST(LK_WORD_VALUE) };
+
+/*
+ * Samples are dealt in blocks, one a global micro-batch. Position p of the epoch's order belongs to
+ * block p / B, B the samples of all ranks. In a block ranks take one sample each in turn, and
+ * who has its batch full is passed over. With equal batches that is rank, rank + R, rank + 2 R, ...
+ */
 struct lk_sampler_config {
     size_t samples; /* N of the dataset; > 0 */
     int ranks, rank;
-    bool shuffle, drop_last;
+    bool shuffle;
+    enum lk_uneven uneven;
+    /* Borrowed, by rank: samples of a micro-batch (NULL: equally many), and the most that a rank
+     * reads in an epoch (NULL: all that it is dealt). */
+    const int64_t *batches, *most;
     uint64_t seed;
 };
 struct lk_sampler;
@@ -23,10 +41,15 @@ enum lk_status lk_sampler_create(const struct lk_sampler_config *config, struct 
 void lk_sampler_destroy(struct lk_sampler *s); /* NULL is legal */
 /* Reshuffle for an epoch with seed + epoch. Without it every epoch repeats. */
 void lk_sampler_set_epoch(struct lk_sampler *s, uint64_t epoch);
-/* Return the number of samples that a rank reads in an epoch. */
+/* Return the number of samples that a rank reads in an epoch: unless padded or joined, those of
+ * whole blocks, or, with equal batches, of whole rounds. */
 size_t lk_sampler_count(const struct lk_sampler *s);
+size_t lk_sampler_count_of(const struct lk_sampler_config *c, int rank);
 /* Return the dataset index of this rank's i-th sample. pre: i < count. */
 size_t lk_sampler_index(const struct lk_sampler *s, size_t i);
+
+/* The sampler's words, and NULL. */
+extern const char *const lk_unevens[];
 
 /* A dataset: samples of one shape. The targets of a text are the next tokens, that of an image its
  * class. */
@@ -76,9 +99,10 @@ enum lk_status lk_dataset_read(const struct lk_dataset *d, size_t i, void *input
 
 /*
  * A loader: threads that prepare `depth` batches ahead (depth 0: on the caller), walking epochs.
- * Batch n of an epoch holds the rank's samples n * local_batch ... in sampler order; an incomplete
- * last batch of an epoch is dropped. Each thread takes the next batch that nobody prepares yet, and
- * batches are handed out in order: they are the same, bit for bit, for any number of threads.
+ * Batch n of an epoch holds the rank's samples n * local_batch ... in sampler order; whether the
+ * last one of an epoch is short, empty or left out is runtime/train/shares.h's. Each thread takes
+ * the next batch that nobody prepares yet, and batches are handed out in order: they are the same,
+ * bit for bit, for any number of threads.
  *
  * A thread's track has an INPUT span for every batch it prepared (step and micro-batch counted
  * from the first batch); the trainer's INPUT span on the host track is the time a step waited.
@@ -111,16 +135,14 @@ struct lk_loader_config {
     double delay_s; /* a batch takes at least this long to prepare, for known-truth runs */
 };
 struct lk_loader;
-/* Create a loader and start its threads. LK_EUSAGE when an epoch of this rank has fewer samples
- * than one local batch. */
+/* Create a loader and start its threads. LK_EUSAGE as lk_shares_create's. */
 enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_config *config,
                                 struct lk_loader **out);
-size_t lk_loader_batches_an_epoch(const struct lk_loader *l);
 void lk_loader_destroy(struct lk_loader *l); /* stops the threads; NULL is legal */
 /*
- * Return the next batch. It stays valid until `accumulation` more calls were made; on the GPU for
- * work enqueued on the compute stream until then. LK_ETIMEOUT past the deadline. Call from the
- * device's thread.
+ * Return the next batch, which has no samples where this rank ran out. It stays valid until
+ * `accumulation` more calls were made; on the GPU for work enqueued on the compute stream until
+ * then. LK_ETIMEOUT past the deadline. Call from the device's thread.
  */
 enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
                               struct lk_batch *out);

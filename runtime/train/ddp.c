@@ -28,9 +28,9 @@ static void ddp_destroy(struct lk_exchange *e)
     free(d);
 }
 
-static enum lk_status ddp_step_begin(struct lk_exchange *e, uint32_t step)
+static enum lk_status ddp_step_begin(struct lk_exchange *e, uint32_t step, int n)
 {
-    return lk_reducer_step_begin(of(e), step);
+    return lk_reducer_step_begin(of(e), step, n);
 }
 
 static enum lk_status ddp_backward_begin(struct lk_exchange *e, int micro_batch)
@@ -46,6 +46,11 @@ static double ddp_seed(const struct lk_exchange *e)
 static struct lk_grad_hook ddp_hook(struct lk_exchange *e)
 {
     return lk_reducer_hook(of(e));
+}
+
+static enum lk_status ddp_shadow(struct lk_exchange *e)
+{
+    return lk_reducer_shadow(of(e));
 }
 
 static enum lk_status ddp_backward_end(struct lk_exchange *e)
@@ -99,6 +104,7 @@ static const struct lk_exchange_ops ddp_ops = {.destroy = ddp_destroy,
                                                .backward_begin = ddp_backward_begin,
                                                .seed = ddp_seed,
                                                .hook = ddp_hook,
+                                               .shadow = ddp_shadow,
                                                .backward_end = ddp_backward_end,
                                                .buckets = ddp_buckets,
                                                .ready_order = ddp_ready_order,

@@ -7,9 +7,9 @@ void lk_exchange_destroy(struct lk_exchange *e)
         e->ops->destroy(e);
 }
 
-enum lk_status lk_exchange_step_begin(struct lk_exchange *e, uint32_t step)
+enum lk_status lk_exchange_step_begin(struct lk_exchange *e, uint32_t step, int n)
 {
-    return e->ops->step_begin(e, step);
+    return e->ops->step_begin(e, step, n);
 }
 
 enum lk_status lk_exchange_forward_begin(struct lk_exchange *e, int micro_batch)
@@ -30,6 +30,13 @@ double lk_exchange_seed(const struct lk_exchange *e)
 struct lk_grad_hook lk_exchange_hook(struct lk_exchange *e)
 {
     return e->ops->hook(e);
+}
+
+enum lk_status lk_exchange_shadow(struct lk_exchange *e)
+{
+    return e->ops->shadow
+               ? e->ops->shadow(e)
+               : lk_fail(LK_EUNSUPPORTED, "sharded training has no shadow of a backward");
 }
 
 enum lk_status lk_exchange_backward_end(struct lk_exchange *e)

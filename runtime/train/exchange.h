@@ -4,8 +4,8 @@
  *
  * A step on the host thread:
  *
- *     lk_exchange_step_begin(e, step);
- *     for (m = 0; m < accumulation; m++) {
+ *     lk_exchange_step_begin(e, step, n);
+ *     for (m = 0; m < n; m++) {
  *         lk_exchange_forward_begin(e, m);
  *         forward(m);
  *         lk_exchange_backward_begin(e, m);
@@ -14,6 +14,9 @@
  *     }
  *     update of the pieces that this rank owns
  *     lk_exchange_updated(e);
+ *
+ * A rank without samples for a micro-batch calls lk_exchange_shadow instead of forward and
+ * backward.
  */
 #ifndef LK_RUNTIME_EXCHANGE_H
 #define LK_RUNTIME_EXCHANGE_H
@@ -43,11 +46,15 @@ struct lk_exchange;
 /* pre: the streams are idle or destroyed, the communicator is not closed. NULL is legal. */
 void lk_exchange_destroy(struct lk_exchange *e);
 
-enum lk_status lk_exchange_step_begin(struct lk_exchange *e, uint32_t step);
+/* n: micro-batches of this step, the same on all ranks; at most the accumulation. */
+enum lk_status lk_exchange_step_begin(struct lk_exchange *e, uint32_t step, int n);
 enum lk_status lk_exchange_forward_begin(struct lk_exchange *e, int micro_batch);
 enum lk_status lk_exchange_backward_begin(struct lk_exchange *e, int micro_batch);
 double lk_exchange_seed(const struct lk_exchange *e);
 struct lk_grad_hook lk_exchange_hook(struct lk_exchange *e);
+/* Take part in what a backward exchanges, with gradients that add nothing. LK_EUNSUPPORTED in
+ * sharded training. */
+enum lk_status lk_exchange_shadow(struct lk_exchange *e);
 enum lk_status lk_exchange_backward_end(struct lk_exchange *e);
 /* Enqueue what follows the update of the owned pieces, which is on the compute stream. */
 enum lk_status lk_exchange_updated(struct lk_exchange *e);
@@ -88,11 +95,12 @@ lk_wide *lk_exchange_state(const struct lk_exchange *e, const struct lk_optim *o
 /* Private part: what a kind of exchange implements. Optional ones do nothing where NULL. */
 struct lk_exchange_ops {
     void (*destroy)(struct lk_exchange *e);
-    enum lk_status (*step_begin)(struct lk_exchange *e, uint32_t step);
+    enum lk_status (*step_begin)(struct lk_exchange *e, uint32_t step, int n);
     enum lk_status (*forward_begin)(struct lk_exchange *e, int micro_batch); /* (optional) */
     enum lk_status (*backward_begin)(struct lk_exchange *e, int micro_batch);
     double (*seed)(const struct lk_exchange *e);
     struct lk_grad_hook (*hook)(struct lk_exchange *e);
+    enum lk_status (*shadow)(struct lk_exchange *e); /* (optional) LK_EUNSUPPORTED */
     enum lk_status (*backward_end)(struct lk_exchange *e);
     enum lk_status (*updated)(struct lk_exchange *e); /* (optional) */
     const struct lk_bucket_plan *(*buckets)(const struct lk_exchange *e);

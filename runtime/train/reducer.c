@@ -35,7 +35,9 @@ struct lk_reducer {
     size_t real_bytes, wide_bytes; /* of lk_real and lk_wide */
     int ranks;
     uint32_t step;
-    bool local; /* this step all-reduces nothing */
+    int micro_batches; /* of the step */
+    bool first;        /* this micro-batch is the first */
+    bool local;        /* this step all-reduces nothing */
 
     struct lk_bucket_plan plan;
     struct bucket *buckets; /* plan.n_buckets */
@@ -259,13 +261,16 @@ double lk_reducer_seed(const struct lk_reducer *r)
 
 /* ---- A step ---- */
 
-enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step)
+enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step, int n)
 {
     const struct lk_coll_call order = {
         .coll = LK_BROADCAST, .dtype = LK_I64, .buf = r->order, .count = r->n_params, .index = -1};
 
     _Static_assert(sizeof *r->order == sizeof(int64_t), "the order is broadcast as int64");
+    if (n < 1 || n > r->config.accumulation)
+        return lk_fail(LK_EINTERNAL, "%d micro-batches of %d", n, r->config.accumulation);
     r->step = step;
+    r->micro_batches = n;
     r->local = r->config.local && step >= r->config.local_from;
     lk_stream_set_step(r->config.net, step);
     if (!r->order_known || r->rebuilt)
@@ -318,12 +323,13 @@ enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
 {
     const struct lk_reducer_config *c = &r->config;
 
-    if (micro_batch < 0 || micro_batch >= c->accumulation)
-        return lk_fail(LK_EINTERNAL, "micro-batch %d of %d", micro_batch, c->accumulation);
-    r->synced = !c->no_sync || micro_batch == c->accumulation - 1;
+    if (micro_batch < 0 || micro_batch >= r->micro_batches)
+        return lk_fail(LK_EINTERNAL, "micro-batch %d of %d", micro_batch, r->micro_batches);
+    r->first = micro_batch == 0;
+    r->synced = !c->no_sync || micro_batch == r->micro_batches - 1;
     r->measuring = c->noise_every > 0 && r->step % (uint32_t)c->noise_every == 0 &&
                    micro_batch == measured_micro_batch(r);
-    r->updating = r->early && micro_batch == c->accumulation - 1;
+    r->updating = r->early && micro_batch == r->micro_batches - 1;
     r->next = 0;
     r->n_ready = 0;
     memset(r->seen, 0, r->n_params * sizeof *r->seen);
@@ -424,6 +430,15 @@ static enum lk_status on_released(void *ctx, size_t param)
 struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r)
 {
     return (struct lk_grad_hook){.ready = on_ready, .released = on_released, .ctx = r};
+}
+
+enum lk_status lk_reducer_shadow(struct lk_reducer *r)
+{
+    if (r->first)
+        LK_PASS(LK_LAUNCH(r->config.compute, fill, .x = r->slab, .n = r->slab_elems, .value = 0));
+    for (size_t i = 0; i < r->n_params; i++)
+        LK_PASS(on_ready(r, r->plan.index[i]));
+    return LK_OK;
 }
 
 static enum lk_status missing_gradient(const struct lk_reducer *r)

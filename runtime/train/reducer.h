@@ -10,8 +10,8 @@
  *
  * A step on the host thread; backward runs once per micro-batch (accumulate = micro_batch > 0):
  *
- *     lk_reducer_step_begin(r, step);
- *     for (m = 0; m < accumulation; m++) {
+ *     lk_reducer_step_begin(r, step, n);
+ *     for (m = 0; m < n; m++) {
  *         forward(m);
  *         lk_reducer_backward_begin(r, m);
  *         backward(m, lk_reducer_seed(r), m > 0, lk_reducer_hook(r));
@@ -92,15 +92,20 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
  * legal. */
 void lk_reducer_destroy(struct lk_reducer *r);
 
-/* Start a step: rebuild the buckets when it is time (collective), and set the net stream's step.
- * pre: the streams are idle. */
-enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step);
-/* Prepare the backward of micro-batch 0..accumulation-1: decide if this one all-reduces. */
+/* Start a step of n micro-batches: rebuild the buckets when it is time (collective), and set the
+ * net stream's step. pre: the streams are idle; n is the same on all ranks, and at most the
+ * accumulation. */
+enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step, int n);
+/* Prepare the backward of micro-batch 0..n-1: decide if this one all-reduces. */
 enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch);
 /* Return the seed of the loss gradient, 1 / (ranks * accumulation); in a local step ranks is 1. */
 double lk_reducer_seed(const struct lk_reducer *r);
 /* Return the hook that the model's backward calls when a gradient is ready. */
 struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r);
+/* Do in place of a backward what one does that adds nothing to the gradients, as PyTorch's Join
+ * does on a rank that ran out: all-reduce the buckets, which are 0 if it is the step's first. pre:
+ * lk_reducer_backward_begin; lk_reducer_backward_end follows. */
+enum lk_status lk_reducer_shadow(struct lk_reducer *r);
 /* End a backward: make the compute stream wait for this micro-batch's all-reduces, and for early
  * updates. LK_EINTERNAL names a parameter whose gradient did not become ready. */
 enum lk_status lk_reducer_backward_end(struct lk_reducer *r);

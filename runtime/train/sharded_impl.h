@@ -46,7 +46,7 @@ struct sharded {
     size_t sharers, own;                 /* ranks of a group; this one's place, that is its shard */
     struct lk_rank_group group, replica; /* replica.n 1: no shard has another copy */
     uint32_t step;
-    int micro_batch;
+    int micro_batch, micro_batches; /* the one in progress, and those of the step */
 
     struct lk_bucket_plan plan; /* bucket: unit */
     struct unit *units;
@@ -85,7 +85,7 @@ void lk_sharded_point_gradients(struct sharded *s, size_t unit, char *whole);
 void lk_sharded_destroy(struct lk_exchange *e);
 
 /* ---- sharded_step.c ---- */
-enum lk_status lk_sharded_step_begin(struct lk_exchange *e, uint32_t step);
+enum lk_status lk_sharded_step_begin(struct lk_exchange *e, uint32_t step, int n);
 enum lk_status lk_sharded_forward_begin(struct lk_exchange *e, int micro_batch);
 enum lk_status lk_sharded_backward_begin(struct lk_exchange *e, int micro_batch);
 struct lk_grad_hook lk_sharded_hook(struct lk_exchange *e);

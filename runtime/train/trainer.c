@@ -25,19 +25,53 @@ static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_bat
     return st == LK_ETIMEOUT ? lk_fail(LK_EIO, "%s", lk_error_text()) : st;
 }
 
-/* Take rank 0's buffers; see struct lk_train_config. */
-static enum lk_status take_buffers(struct trainer *t, int micro_batch)
+/* Return the first micro-batch of a step. */
+static uint64_t first_of(const struct trainer *t, int64_t step)
+{
+    return t->first_batch +
+           (uint64_t)(step - t->course.first_step) * (uint64_t)t->config->reducer.accumulation;
+}
+
+/* Take a rank's buffers behind what the compute stream has; the event is for that alone. */
+static enum lk_status broadcast_buffers(struct trainer *t, struct lk_event *ready, int root)
 {
     const struct lk_model *m = t->model;
     bool wide = lk_device_wide_bytes(t->device) == sizeof(double);
-    struct lk_coll_call call = {.coll = LK_BROADCAST, .dtype = wide ? LK_F64 : LK_F32, .index = -1};
+    const struct lk_coll_call call = {.coll = LK_BROADCAST,
+                                      .dtype = wide ? LK_F64 : LK_F32,
+                                      .buf = m->buffers[0].data,
+                                      .count = m->buffer_elems,
+                                      .index = -1,
+                                      .root = root,
+                                      .ready = ready};
+
+    return lk_comm_between(t->comm, t->compute, t->net, t->buffers_there, &call);
+}
+
+/* Take rank 0's buffers; see struct lk_train_config. Where ranks may run out, those of the highest
+ * rank that has not, as DDP does in Join. */
+static enum lk_status take_buffers(struct trainer *t, int micro_batch)
+{
+    bool joins = t->config->sampler.uneven == LK_UNEVEN_JOIN;
 
     if (!t->buffers_ready || (micro_batch > 0 && t->config->reducer.no_sync))
         return LK_OK;
-    call.buf = m->buffers[0].data;
-    call.count = m->buffer_elems;
-    call.ready = t->buffers_ready[micro_batch];
-    return lk_comm_between(t->comm, t->compute, t->net, t->buffers_there, &call);
+    return broadcast_buffers(
+        t, t->buffers_ready[micro_batch],
+        joins ? lk_shares_last_rank(t->shares, first_of(t, t->step), micro_batch) : 0);
+}
+
+/* At the end of an epoch in which ranks ran out, take the buffers of one that came to it, as Join
+ * does. Parameters are equal, as ranks that ran out update theirs, too. */
+static enum lk_status take_last_buffers(struct trainer *t)
+{
+    uint64_t n = first_of(t, t->step);
+    int last = lk_shares_micro_batches(t->shares, n) - 1;
+
+    if (!t->buffers_ready || t->config->sampler.uneven != LK_UNEVEN_JOIN ||
+        !lk_shares_ends_epoch(t->shares, n))
+        return LK_OK;
+    return broadcast_buffers(t, t->buffers_ready[last], lk_shares_last_rank(t->shares, n, last));
 }
 
 static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
@@ -46,7 +80,8 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     const struct lk_model_ops *model = t->model->ops;
     const struct lk_grad_hook hook = lk_exchange_hook(t->exchange);
     size_t wide = lk_device_wide_bytes(t->device);
-    double seed = lk_exchange_seed(t->exchange);
+    double seed = lk_exchange_seed(t->exchange) *
+                  lk_shares_weight(t->shares, t->rank, first_of(t, t->step), micro_batch);
 
     LK_PASS(lk_exchange_forward_begin(t->exchange, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
@@ -58,6 +93,18 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     LK_PASS(lk_exchange_backward_begin(t->exchange, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
     LK_PASS(model->backward(t->model, batch, seed, micro_batch > 0, &hook));
+    LK_PASS(lk_stream_range_end(t->compute));
+    return lk_exchange_backward_end(t->exchange);
+}
+
+/* Take part in what the other ranks exchange in a micro-batch for which this one has no samples. */
+static enum lk_status enqueue_shadow(struct trainer *t, int micro_batch)
+{
+    LK_PASS(lk_exchange_forward_begin(t->exchange, micro_batch));
+    LK_PASS(take_buffers(t, micro_batch));
+    LK_PASS(lk_exchange_backward_begin(t->exchange, micro_batch));
+    LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
+    LK_PASS(lk_exchange_shadow(t->exchange));
     LK_PASS(lk_stream_range_end(t->compute));
     return lk_exchange_backward_end(t->exchange);
 }
@@ -108,14 +155,17 @@ static enum lk_status enqueue_update(struct trainer *t)
     return lk_exchange_updated(t->exchange);
 }
 
-/* Take and enqueue one batch after the other. */
+/* Take and enqueue one batch after the other. Where an epoch ends, the last ones may be empty on
+ * all ranks. */
 static enum lk_status enqueue_step(struct trainer *t, uint32_t step)
 {
+    int n = lk_shares_micro_batches(t->shares, first_of(t, step));
     struct lk_batch batch;
 
     for (int i = 0; i < t->config->reducer.accumulation; i++) {
         LK_PASS(next_batch(t, step, i, &batch));
-        LK_PASS(enqueue_micro_batch(t, i, &batch));
+        if (i < n)
+            LK_PASS(batch.samples ? enqueue_micro_batch(t, i, &batch) : enqueue_shadow(t, i));
     }
     return enqueue_update(t);
 }
@@ -200,6 +250,7 @@ static bool is_alike(const struct trainer *t, int64_t step, bool verify)
     int noise_every = t->config->reducer.noise_every;
 
     return step - t->course.first_step >= FIRST_ALIKE && !verify &&
+           lk_shares_is_whole(t->shares, first_of(t, step)) &&
            (noise_every == 0 || step % noise_every != 0);
 }
 
@@ -210,15 +261,25 @@ static double wide_at(const struct trainer *t, const lk_wide *x, int i)
                                                              : (double)((const float *)x)[i];
 }
 
-static double mean_loss(const struct trainer *t)
+/* Return this rank's part of the step's loss: its mean over ranks is the mean over all samples.
+ * *own is the mean of this rank's samples; NaN: it had none. */
+static double part_of_loss(const struct trainer *t, int64_t step, double *own)
 {
     int n = t->config->reducer.accumulation;
-    double sum = 0;
+    uint64_t first = first_of(t, step);
+    double sum = 0, weights = 0;
 
+    *own = NAN;
     if (!t->computes)
         return NAN;
-    for (int i = 0; i < n; i++)
-        sum += wide_at(t, t->micro_loss, i);
+    for (int i = 0; i < n; i++) {
+        double weight = lk_shares_of_samples(t->shares, t->rank, first, i);
+
+        if (weight > 0) /* else the entry is an earlier step's */
+            sum += wide_at(t, t->micro_loss, i) * weight;
+        weights += weight;
+    }
+    *own = sum / weights;
     return sum / n;
 }
 
@@ -227,12 +288,13 @@ static void keep(struct trainer *t, int64_t step)
 {
     uint32_t at = (uint32_t)step;
     uint32_t measured;
+    double own, weight;
 
-    t->loss[step] = mean_loss(t);
+    t->loss[step] = part_of_loss(t, step, &own);
     t->local_sq[step] = NAN;
     t->mean_sq[step] = NAN;
-    if (t->computes)
-        lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
+    if (!isnan(own) || (t->computes && isnan(t->loss[step])))
+        lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, own);
     lk_span_counter(t->host, t->counters[COUNTER_RATE], at, t->rate);
     if (t->clip && t->computes)
         lk_span_counter(t->host, t->counters[COUNTER_CLIPPED_NORM], at,
@@ -241,12 +303,14 @@ static void keep(struct trainer *t, int64_t step)
         t->clock_error_ns = lk_device_clock_error_ns(t->device);
         lk_span_counter(t->host, t->counters[COUNTER_CLOCK_ERROR], at, (double)t->clock_error_ns);
     }
-    if (t->config->reducer.noise_every == 0 ||
+    if (t->config->reducer.noise_every == 0 || !lk_shares_is_whole(t->shares, first_of(t, step)) ||
         lk_exchange_norms(t->exchange, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||
         measured != at) {
         t->local_sq[step] = NAN;
         return;
     }
+    weight = lk_shares_weight(t->shares, t->rank, first_of(t, step), 0); /* of all micro-batches */
+    t->local_sq[step] /= weight * weight;
     lk_span_counter(t->host, t->counters[COUNTER_LOCAL_NORM], at, sqrt(t->local_sq[step]));
     lk_span_counter(t->host, t->counters[COUNTER_MEAN_NORM], at, sqrt(t->mean_sq[step]));
 }
@@ -266,7 +330,7 @@ static enum lk_status check_step(struct trainer *t, uint32_t step)
 static enum lk_status run_step(struct trainer *t, int64_t step)
 {
     const struct lk_train_config *c = t->config;
-    int64_t global_batch = (int64_t)c->local_batch * c->reducer.accumulation * t->ranks;
+    int64_t global_batch = lk_shares_batch(t->shares) * c->reducer.accumulation;
     uint32_t at = (uint32_t)step;
     bool verify = t->verify && (c->verify_steps == 0 || step < c->verify_steps);
     struct lk_span span;
@@ -277,18 +341,21 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
         LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES, NULL));
         LK_PASS(lk_verify_step_begin(t->verify));
     }
+    t->step = step;
     began_ns = lk_now_ns();
     span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
     lk_stream_set_step(t->compute, at);
     lk_stream_set_step(t->net, at);
     if (t->update)
         lk_stream_set_step(t->update, at);
-    LK_PASS(lk_exchange_step_begin(t->exchange, at));
+    LK_PASS(lk_exchange_step_begin(t->exchange, at,
+                                   lk_shares_micro_batches(t->shares, first_of(t, step))));
     begin_update(t, at);
     if (t->uses_graph && is_alike(t, step, verify))
         LK_PASS(launch_step(t, at));
     else
         LK_PASS(enqueue_step(t, at));
+    LK_PASS(take_last_buffers(t));
     if (lk_averaging_is_due(&c->averaging, step, t->n_steps))
         LK_PASS(lk_averaging_enqueue(t->averaging));
     /* Twice the timeout: a collective that waits for a peer times out first, and names the peer. */
@@ -362,14 +429,36 @@ out:
     return st;
 }
 
+/* Return the batch whose gradients have the mean squared norm of those of all ranks: the harmonic
+ * mean of theirs, since the noise of each is as 1 / batch. */
+static double small_batch(const struct trainer *t)
+{
+    double sum = 0;
+
+    for (int r = 0; r < t->ranks; r++)
+        sum += 1 / (double)(t->config->sampler.batches ? t->config->sampler.batches[r]
+                                                       : t->config->local_batch);
+    return t->ranks / sum;
+}
+
+static double mean_samples(const struct trainer *t)
+{
+    int64_t first = lk_train_skipped(t->config), sum = 0;
+
+    for (int64_t step = first; step < t->n_steps; step++)
+        sum += lk_shares_samples(t->shares, first_of(t, step));
+    return (double)sum / (double)(t->n_steps - first);
+}
+
 static enum lk_status estimate_noise(struct trainer *t, struct lk_estimate *out)
 {
     const struct lk_train_config *c = t->config;
-    double small = (double)c->local_batch * lk_exchange_norms_micro_batches(t->exchange);
+    int micro_batches = lk_exchange_norms_micro_batches(t->exchange);
     struct lk_noise noise;
     enum lk_status st = LK_OK;
 
-    lk_noise_init(&noise, small, small * t->ranks);
+    lk_noise_init(&noise, small_batch(t) * micro_batches,
+                  (double)lk_shares_batch(t->shares) * micro_batches);
     for (int64_t i = lk_train_skipped(c); i < t->n_steps; i++)
         if (!isnan(t->local_sq[i]))
             LK_TRY(lk_noise_add(&noise, t->local_sq[i], t->mean_sq[i]));
@@ -390,6 +479,7 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     out->n = t->n_steps;
     out->skipped = lk_train_skipped(c);
     out->course = t->course;
+    out->samples = mean_samples(t);
     out->counted_s = t->counted_s;
     out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;
     out->verify_allowed = t->verify ? lk_verify_allowed(t->verify) : NAN;

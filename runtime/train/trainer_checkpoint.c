@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGING_BYTES = 1 << 20, OWN_TEXTS = 12 };
+enum { STAGING_BYTES = 1 << 20, OWN_TEXTS = 13 };
 static const uint64_t copy_timeout_ns = 120 * LK_NS_PER_S;
 
 /* Names of the file's own texts and of the bucket order. */
@@ -143,23 +143,42 @@ static enum lk_status number(const struct trainer *t, const char *key, double *o
     return LK_OK;
 }
 
+/* Return true if epochs end steps (runtime/train/shares.h). */
+static bool ends_epochs(const struct lk_train_config *c)
+{
+    return c->sampler.uneven == LK_UNEVEN_PAD || c->sampler.uneven == LK_UNEVEN_JOIN;
+}
+
+static int of_rank_0(const struct lk_train_config *c)
+{
+    return c->sampler.batches ? (int)c->sampler.batches[0] : c->local_batch;
+}
+
 /* Find the batch to go on with: the next one, or, where other ranks or batches share the samples,
  * the first that has no sample of an earlier step. */
 static enum lk_status find_batch(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
-    double batches, ranks, local_batch;
-    double now = (double)t->ranks * c->local_batch;
+    const char *global = lk_tensor_file_text(&t->resumed, "micro_batch_samples");
+    uint64_t each = (uint64_t)c->reducer.accumulation;
+    double batches, ranks, local_batch, was, now = 0;
 
+    for (int r = 0; r < t->ranks; r++)
+        now += c->sampler.batches ? (double)c->sampler.batches[r] : c->local_batch;
     LK_PASS(number(t, "batches", &batches));
     LK_PASS(number(t, "ranks", &ranks));
     LK_PASS(number(t, "local_batch", &local_batch));
+    was = ranks * local_batch; /* of files without the next text, whose ranks had equal batches */
+    if (global)
+        LK_PASS(number(t, "micro_batch_samples", &was));
     t->first_batch = (uint64_t)batches;
-    if ((int)ranks == t->ranks && (int)local_batch == c->local_batch)
+    if ((int)ranks == t->ranks && (int)local_batch == of_rank_0(c) && was == now)
         return LK_OK;
     if (c->verify)
         return lk_fail(LK_EUSAGE, "--verify: not with a checkpoint of other ranks or batches");
-    t->first_batch = (uint64_t)ceil(batches * ranks * local_batch / now);
+    t->first_batch = (uint64_t)ceil(batches * was / now);
+    if (ends_epochs(c)) /* its steps begin at multiples */
+        t->first_batch = (t->first_batch + each - 1) / each * each;
     if (t->rank == 0)
         lk_log(LK_LOG_TRAIN, LK_WARN,
                "%s is of %.0f ranks with local batch %.0f, this run of %d with %d: it goes on with "
@@ -333,7 +352,8 @@ static size_t fill_texts(const struct trainer *t, int64_t steps, struct lk_tenso
     add_text(texts, &n, "step", "%" PRId64, steps);
     add_text(texts, &n, "batches", "%" PRIu64, batches);
     add_text(texts, &n, "ranks", "%d", t->ranks);
-    add_text(texts, &n, "local_batch", "%d", c->local_batch);
+    add_text(texts, &n, "local_batch", "%d", c->local_batch); /* rank 0's */
+    add_text(texts, &n, "micro_batch_samples", "%lld", (long long)lk_shares_batch(t->shares));
     add_text(texts, &n, "checkpoints", "%" PRId64, course->checkpoints);
     add_text(texts, &n, "starts", "%" PRId64, course->starts);
     add_text(texts, &n, "trained_s", "%.9g", course->trained_s);

@@ -41,6 +41,7 @@ struct trainer {
     struct lk_optim *optim;         /* of what is owned; NULL: the model updates itself */
     struct lk_verify *verify;       /* NULL: nothing is verified */
     struct lk_dataset *dataset;
+    struct lk_shares *shares;
     struct lk_loader *loader;
     bool uses_graph;
     struct lk_graph *graph;          /* NULL: not captured yet */
@@ -52,7 +53,9 @@ struct trainer {
                                   they are not clipped */
     uint64_t *sum, *sum_host;  /* checksum of parameters: device memory, host memory; NULL: none */
     int64_t n_steps;           /* warm-up included */
-    /* One entry per step, of this rank; norms are NaN in steps that did not measure them. */
+    int64_t step;              /* in progress */
+    /* One entry per step, of this rank, whose losses weigh as its samples do; norms are NaN in
+     * steps that did not measure them. */
     double *loss, *step_s, *local_sq, *mean_sq;
     double counted_s;
     uint64_t ended_ns;                  /* end of the last step */

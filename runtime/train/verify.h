@@ -61,7 +61,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"
-#include "runtime/train/data.h"
+#include "runtime/train/shares.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -75,9 +75,8 @@ struct lk_verify_config {
     enum lk_status (*create)(struct lk_device *d, struct lk_stream *s,
                              const struct lk_model_config *config, struct lk_model **out);
     struct lk_dataset *dataset;
-    struct lk_sampler_config sampler; /* rank and, when 0, samples are filled in */
-    int local_batch, accumulation;
-    bool rounded; /* a hook rounds what is sent to the type `wire` */
+    struct lk_shares_config shares; /* the sampler's rank and, when 0, samples are filled in */
+    bool rounded;                   /* a hook rounds what is sent to the type `wire` */
     enum lk_dtype wire;
     double clip_norm; /* the model's gradients were clipped to this norm; 0: they were not */
     uint64_t timeout_ns;

@@ -1,0 +1,71 @@
+/* Options of how samples are shared among ranks: their batches, and what an epoch leaves over. */
+#include "commands/run_options.h"
+
+#include "base/array.h"
+#include "commands/run_sharding.h"
+
+#include <string.h>
+
+enum lk_status run_options_check_shares(const struct run_options *o, const struct run_options *d)
+{
+    const struct run_sharding asked = {.scheme = o->sharding};
+    const struct lk_sharding_traits *traits = lk_sharding_traits(run_sharding_scheme(&asked));
+    const struct lk_train_config *t = &o->train;
+    enum lk_uneven uneven = t->sampler.uneven;
+    bool lists = o->local_batch.n > 1, joins = uneven == LK_UNEVEN_JOIN;
+    bool shorts = joins || uneven == LK_UNEVEN_PAD;
+    bool averages = traits->pace == LK_PACE_PERIOD;
+    const struct {
+        bool wrong;
+        const char *why;
+    } rows[] = {
+        {o->drop_last && uneven != LK_UNEVEN_ERROR && uneven != LK_UNEVEN_DROP,
+         "--drop-last is --uneven=drop, which excludes the other words"},
+        {!joins && (t->divide != d->train.divide || o->rank_samples.n),
+         "--join-divide and --rank-samples need --uneven=join"},
+        {joins && traits->sharers != LK_SHARERS_NONE,
+         "--uneven=join and --sharding: a rank gathers and scatters where its model's passes come "
+         "to a unit, and one that ran out has no passes; --uneven=pad and drop work"},
+        {joins && t->model.sync_batch_norm,
+         "--uneven=join and --sync-batch-norm: its collectives are the model's own, which a rank "
+         "that ran out does not shadow, as in PyTorch; --uneven=pad and drop work"},
+        {averages && (lists || shorts),
+         "--sharding=local-sgd and diloco weigh the parameters of ranks alike: not with "
+         "--local-batch of each rank, nor --uneven=pad or join"},
+        {lists && (o->scaling.n || o->local_batches.n || o->strong),
+         "--local-batch of each rank is for one number of ranks: not with --scaling or "
+         "--local-batches"},
+        {lists && t->reducer.plant == LK_PLANT_SHARED_SHARD,
+         "--plant=shared-shard: rank 0's samples do not fill the others' batches"},
+    };
+
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        if (rows[i].wrong)
+            return lk_fail(LK_EUSAGE, "%s", rows[i].why);
+    return LK_OK;
+}
+
+int run_options_listed_ranks(const struct run_options *o)
+{
+    return o->local_batch.n > 1 ? o->local_batch.n : o->rank_samples.n;
+}
+
+enum lk_status run_options_check_share_ranks(const struct run_options *o, int ranks)
+{
+    if (o->local_batch.n > 1 && o->local_batch.n != ranks)
+        return lk_fail(LK_EUSAGE, "--local-batch has %d numbers, for %d ranks: one, or one of each",
+                       o->local_batch.n, ranks);
+    if (o->rank_samples.n && o->rank_samples.n != ranks)
+        return lk_fail(LK_EUSAGE, "--rank-samples has %d numbers, for %d ranks", o->rank_samples.n,
+                       ranks);
+    return LK_OK;
+}
+
+void run_options_fill_shares(const struct run_options *o, int rank, struct lk_train_config *c)
+{
+    bool lists = o->local_batch.n > 1 && rank < o->local_batch.n;
+
+    c->local_batch = (int)o->local_batch.v[lists ? rank : 0];
+    c->sampler.batches = lists ? o->local_batch.v : NULL;
+    c->sampler.most = o->rank_samples.n ? o->rank_samples.v : NULL;
+}
