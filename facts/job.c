@@ -387,6 +387,9 @@ static enum lk_status check_replicas(struct lk_json *root, const struct lk_job *
             return lk_json_error(lk_json_item(lk_json_optional(root, "runs"), i),
                                  "gpus: %d are no whole replicas of %d", c->world_size,
                                  lk_config_replica_gpus(c));
+        if (lk_rank_batches_check(c->batches, c->world_size, c->local_batch) != LK_OK)
+            return lk_json_error(lk_json_item(lk_json_optional(root, "runs"), i),
+                                 "local_batches: %s", lk_error_text());
     }
     return LK_OK;
 }

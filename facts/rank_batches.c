@@ -101,6 +101,23 @@ enum lk_status lk_rank_batches_write(const int64_t *v, int n, char text[LK_RANK_
     return LK_OK;
 }
 
+enum lk_status lk_rank_batches_check(const char *text, int ranks, int most)
+{
+    char canonical[LK_RANK_BATCHES_TEXT];
+    struct lk_rank_batches b;
+
+    if (!*text)
+        return LK_OK;
+    LK_PASS(lk_rank_batches_parse(text, &b));
+    LK_PASS(lk_rank_batches_text(&b, canonical));
+    if (b.n < 2 || strcmp(text, canonical) != 0)
+        return lk_fail(LK_EUSAGE, "'%s': batches of neighbours that are alike are one group", text);
+    if (b.ranks != ranks || b.most != most)
+        return lk_fail(LK_EUSAGE, "'%s' is of %d GPUs with at most %d samples, not of %d with %d",
+                       text, b.ranks, b.most, ranks, most);
+    return LK_OK;
+}
+
 int lk_rank_batches_at(const struct lk_rank_batches *b, int rank)
 {
     int i = 0;

@@ -29,6 +29,8 @@ enum lk_status lk_rank_batches_write(const int64_t *v, int n, char text[LK_RANK_
 /* Write the text of the groups, neighbours with the same batch as one. */
 enum lk_status lk_rank_batches_text(const struct lk_rank_batches *b,
                                     char text[LK_RANK_BATCHES_TEXT]);
+/* Check a text that a file has: "", or of so many ranks, the most of which is `most`. LK_EUSAGE. */
+enum lk_status lk_rank_batches_check(const char *text, int ranks, int most);
 /* Return a rank's batch. pre: 0 <= rank < ranks. */
 int lk_rank_batches_at(const struct lk_rank_batches *b, int rank);
 

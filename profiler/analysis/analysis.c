@@ -27,7 +27,7 @@ static bool same_tensors(const struct lk_run_info *x, const struct lk_run_info *
 
 static bool comparable(const struct lk_run *run, const struct lk_run *ref)
 {
-    return lk_run_about(ref)->local_batch == lk_run_about(run)->local_batch &&
+    return lk_run_info_same_batches(lk_run_about(ref), lk_run_about(run)) &&
            same_tensors(lk_run_about(run), lk_run_about(ref)) && ref->n_steps;
 }
 
@@ -82,14 +82,15 @@ static enum lk_status name_reference(struct lk_analysis *a, const struct lk_run 
                                      size_t n_refs)
 {
     const struct lk_run_info *info;
+    char batch[16];
 
     if (!n_refs)
         return lk_asprintf(&a->reference, "modelled from this run");
     info = lk_run_about(refs[0]);
     a->reference_ranks = info->world_size;
-    return lk_asprintf(&a->reference, "%s%s: %d rank%s, local batch %d", refs[0]->dir,
+    return lk_asprintf(&a->reference, "%s%s: %d rank%s, local batch %s", refs[0]->dir,
                        n_refs > 1 ? " and its repetitions" : "", info->world_size,
-                       info->world_size == 1 ? "" : "s", info->local_batch);
+                       info->world_size == 1 ? "" : "s", lk_run_info_batches(info, batch));
 }
 
 static const struct lk_step *step_of(const struct lk_analysis *a, size_t rank, size_t step)

@@ -166,6 +166,18 @@ static void undivide(const struct lk_run_info *info, struct lk_estimate *e)
     e->hi *= lk_config_sharers(&c);
 }
 
+/* Scale what ranks with batches of their own took, in the mean, to the largest batch: what a rank
+ * and what its batch have to do with its time, such a run alone cannot tell. */
+static void to_most(const struct lk_run_info *info, struct lk_estimate *e)
+{
+    double mean = lk_run_info_samples(info) / info->accumulation / info->world_size;
+    double factor = *info->local_batches ? info->local_batch / mean : 1;
+
+    e->value *= factor;
+    e->lo *= factor;
+    e->hi *= factor;
+}
+
 static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
                                    struct lk_job_compute *out)
 {
@@ -181,6 +193,8 @@ static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
                      &source));
     for (size_t i = 0; i < LK_COUNT(compute_fields); i++) {
         LK_TRY(lk_job_part_mean(runs, n_runs, compute_fields[i].part, &e));
+        if (compute_fields[i].part == LK_PART_FORWARD || compute_fields[i].part == LK_PART_BACKWARD)
+            to_most(lk_run_about(&runs[0]), &e);
         if (compute_fields[i].part == LK_PART_OPTIMIZER)
             undivide(lk_run_about(&runs[0]), &e);
         LK_TRY(set_quantity((struct lk_quantity *)((char *)out + compute_fields[i].offset), &e,
@@ -218,21 +232,31 @@ static size_t same_batch(const struct lk_run_set *set, size_t first)
     size_t n = 1;
 
     while (first + n < set->n && lk_run_about(&set->runs[first + n])->world_size == a->world_size &&
-           lk_run_about(&set->runs[first + n])->local_batch == a->local_batch)
+           lk_run_info_same_batches(lk_run_about(&set->runs[first + n]), a))
         n++;
     return n;
 }
 
-/* The runs are sorted by world size, so the first with a batch are those of the smallest. */
+/* Fill the rows of runs whose ranks have equal batches, or of the others. The runs are sorted by
+ * world size, so the first with a batch are those of the smallest. */
+static enum lk_status add_rows(const struct lk_run_set *set, bool equal, struct lk_job *j)
+{
+    for (size_t i = 0, n; i < set->n; i += n) {
+        const struct lk_run_info *info = lk_run_about(&set->runs[i]);
+
+        n = same_batch(set, i);
+        if (equal == !*info->local_batches && !has_batch(j, info->local_batch))
+            LK_PASS(fill_compute(&set->runs[i], n, &j->compute[j->n_compute++]));
+    }
+    return LK_OK;
+}
+
 static enum lk_status fill_compute_rows(const struct lk_run_set *set, struct lk_job *j)
 {
     LK_PASS(lk_alloc(&j->compute, set->n, sizeof *j->compute));
-    for (size_t i = 0, n; i < set->n; i += n) {
-        n = same_batch(set, i);
-        if (has_batch(j, lk_run_about(&set->runs[i])->local_batch))
-            continue;
-        LK_PASS(fill_compute(&set->runs[i], n, &j->compute[j->n_compute++]));
-    }
+    LK_PASS(add_rows(set, true, j));
+    if (!j->n_compute)
+        LK_PASS(add_rows(set, false, j));
     qsort(j->compute, j->n_compute, sizeof *j->compute, compute_order);
     return LK_OK;
 }
@@ -246,6 +270,7 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.world_size = info->world_size;
     out->config.nodes = info->nodes;
     out->config.local_batch = info->local_batch;
+    memcpy(out->config.batches, info->local_batches, sizeof out->config.batches);
     out->config.accumulation = info->accumulation;
     out->config.reduce = lk_run_info_reduction(info);
     out->config.sharding = info->sharding;
@@ -400,7 +425,7 @@ static bool repetitions(const struct lk_run *a, const struct lk_run *b)
 {
     const struct lk_run_info *x = lk_run_about(a), *y = lk_run_about(b);
 
-    return x->world_size == y->world_size && x->local_batch == y->local_batch &&
+    return x->world_size == y->world_size && lk_run_info_same_batches(x, y) &&
            x->accumulation == y->accumulation;
 }
 

@@ -25,13 +25,6 @@ static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_bat
     return st == LK_ETIMEOUT ? lk_fail(LK_EIO, "%s", lk_error_text()) : st;
 }
 
-/* Return the first micro-batch of a step. */
-static uint64_t first_of(const struct trainer *t, int64_t step)
-{
-    return t->first_batch +
-           (uint64_t)(step - t->course.first_step) * (uint64_t)t->config->reducer.accumulation;
-}
-
 /* Take a rank's buffers behind what the compute stream has; the event is for that alone. */
 static enum lk_status broadcast_buffers(struct trainer *t, struct lk_event *ready, int root)
 {
@@ -58,14 +51,15 @@ static enum lk_status take_buffers(struct trainer *t, int micro_batch)
         return LK_OK;
     return broadcast_buffers(
         t, t->buffers_ready[micro_batch],
-        joins ? lk_shares_last_rank(t->shares, first_of(t, t->step), micro_batch) : 0);
+        joins ? lk_shares_last_rank(t->shares, lk_trainer_first_batch(t, t->step), micro_batch)
+              : 0);
 }
 
 /* At the end of an epoch in which ranks ran out, take the buffers of one that came to it, as Join
  * does. Parameters are equal, as ranks that ran out update theirs, too. */
 static enum lk_status take_last_buffers(struct trainer *t)
 {
-    uint64_t n = first_of(t, t->step);
+    uint64_t n = lk_trainer_first_batch(t, t->step);
     int last = lk_shares_micro_batches(t->shares, n) - 1;
 
     if (!t->buffers_ready || t->config->sampler.uneven != LK_UNEVEN_JOIN ||
@@ -80,8 +74,9 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     const struct lk_model_ops *model = t->model->ops;
     const struct lk_grad_hook hook = lk_exchange_hook(t->exchange);
     size_t wide = lk_device_wide_bytes(t->device);
-    double seed = lk_exchange_seed(t->exchange) *
-                  lk_shares_weight(t->shares, t->rank, first_of(t, t->step), micro_batch);
+    double seed =
+        lk_exchange_seed(t->exchange) *
+        lk_shares_weight(t->shares, t->rank, lk_trainer_first_batch(t, t->step), micro_batch);
 
     LK_PASS(lk_exchange_forward_begin(t->exchange, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
@@ -159,7 +154,7 @@ static enum lk_status enqueue_update(struct trainer *t)
  * all ranks. */
 static enum lk_status enqueue_step(struct trainer *t, uint32_t step)
 {
-    int n = lk_shares_micro_batches(t->shares, first_of(t, step));
+    int n = lk_shares_micro_batches(t->shares, lk_trainer_first_batch(t, step));
     struct lk_batch batch;
 
     for (int i = 0; i < t->config->reducer.accumulation; i++) {
@@ -250,7 +245,7 @@ static bool is_alike(const struct trainer *t, int64_t step, bool verify)
     int noise_every = t->config->reducer.noise_every;
 
     return step - t->course.first_step >= FIRST_ALIKE && !verify &&
-           lk_shares_is_whole(t->shares, first_of(t, step)) &&
+           lk_shares_is_whole(t->shares, lk_trainer_first_batch(t, step)) &&
            (noise_every == 0 || step % noise_every != 0);
 }
 
@@ -266,7 +261,7 @@ static double wide_at(const struct trainer *t, const lk_wide *x, int i)
 static double part_of_loss(const struct trainer *t, int64_t step, double *own)
 {
     int n = t->config->reducer.accumulation;
-    uint64_t first = first_of(t, step);
+    uint64_t first = lk_trainer_first_batch(t, step);
     double sum = 0, weights = 0;
 
     *own = NAN;
@@ -303,13 +298,15 @@ static void keep(struct trainer *t, int64_t step)
         t->clock_error_ns = lk_device_clock_error_ns(t->device);
         lk_span_counter(t->host, t->counters[COUNTER_CLOCK_ERROR], at, (double)t->clock_error_ns);
     }
-    if (t->config->reducer.noise_every == 0 || !lk_shares_is_whole(t->shares, first_of(t, step)) ||
+    if (t->config->reducer.noise_every == 0 ||
+        !lk_shares_is_whole(t->shares, lk_trainer_first_batch(t, step)) ||
         lk_exchange_norms(t->exchange, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||
         measured != at) {
         t->local_sq[step] = NAN;
         return;
     }
-    weight = lk_shares_weight(t->shares, t->rank, first_of(t, step), 0); /* of all micro-batches */
+    weight = lk_shares_weight(t->shares, t->rank, lk_trainer_first_batch(t, step),
+                              0); /* of all micro-batches */
     t->local_sq[step] /= weight * weight;
     lk_span_counter(t->host, t->counters[COUNTER_LOCAL_NORM], at, sqrt(t->local_sq[step]));
     lk_span_counter(t->host, t->counters[COUNTER_MEAN_NORM], at, sqrt(t->mean_sq[step]));
@@ -348,8 +345,8 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     lk_stream_set_step(t->net, at);
     if (t->update)
         lk_stream_set_step(t->update, at);
-    LK_PASS(lk_exchange_step_begin(t->exchange, at,
-                                   lk_shares_micro_batches(t->shares, first_of(t, step))));
+    LK_PASS(lk_exchange_step_begin(
+        t->exchange, at, lk_shares_micro_batches(t->shares, lk_trainer_first_batch(t, step))));
     begin_update(t, at);
     if (t->uses_graph && is_alike(t, step, verify))
         LK_PASS(launch_step(t, at));
@@ -429,27 +426,6 @@ out:
     return st;
 }
 
-/* Return the batch whose gradients have the mean squared norm of those of all ranks: the harmonic
- * mean of theirs, since the noise of each is as 1 / batch. */
-static double small_batch(const struct trainer *t)
-{
-    double sum = 0;
-
-    for (int r = 0; r < t->ranks; r++)
-        sum += 1 / (double)(t->config->sampler.batches ? t->config->sampler.batches[r]
-                                                       : t->config->local_batch);
-    return t->ranks / sum;
-}
-
-static double mean_samples(const struct trainer *t)
-{
-    int64_t first = lk_train_skipped(t->config), sum = 0;
-
-    for (int64_t step = first; step < t->n_steps; step++)
-        sum += lk_shares_samples(t->shares, first_of(t, step));
-    return (double)sum / (double)(t->n_steps - first);
-}
-
 static enum lk_status estimate_noise(struct trainer *t, struct lk_estimate *out)
 {
     const struct lk_train_config *c = t->config;
@@ -457,7 +433,7 @@ static enum lk_status estimate_noise(struct trainer *t, struct lk_estimate *out)
     struct lk_noise noise;
     enum lk_status st = LK_OK;
 
-    lk_noise_init(&noise, small_batch(t) * micro_batches,
+    lk_noise_init(&noise, lk_trainer_small_batch(t) * micro_batches,
                   (double)lk_shares_batch(t->shares) * micro_batches);
     for (int64_t i = lk_train_skipped(c); i < t->n_steps; i++)
         if (!isnan(t->local_sq[i]))
@@ -479,7 +455,7 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     out->n = t->n_steps;
     out->skipped = lk_train_skipped(c);
     out->course = t->course;
-    out->samples = mean_samples(t);
+    out->samples = lk_trainer_mean_samples(t);
     out->counted_s = t->counted_s;
     out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;
     out->verify_allowed = t->verify ? lk_verify_allowed(t->verify) : NAN;

@@ -86,6 +86,26 @@ enum lk_status lk_trainer_check_params(struct trainer *t, int64_t step);
 /* Fail if the loss of a step is not finite, and say where forward first was not. pre: likewise. */
 enum lk_status lk_trainer_check_loss(struct trainer *t, int64_t step);
 
+/* ---- trainer_shares.c ---- */
+
+/* Return how samples are dealt to ranks; pre: the data are open, or nobody asks for their count. */
+struct lk_sampler_config lk_trainer_sampler(const struct trainer *t);
+struct lk_shares_config lk_trainer_shares(const struct trainer *t);
+/* Compute how samples are shared, and check that the run comes to none that it has no way with. */
+enum lk_status lk_trainer_open_shares(struct trainer *t);
+/* Return the first micro-batch of a step. */
+uint64_t lk_trainer_first_batch(const struct trainer *t, int64_t step);
+/* Refuse what ranks with shares of their own cannot do. */
+enum lk_status lk_trainer_check_shares(const struct lk_train_config *c);
+/* Return the batch whose gradients have the mean squared norm of those of all ranks: the harmonic
+ * mean of theirs, since the noise of each is as 1 / batch. */
+double lk_trainer_small_batch(const struct trainer *t);
+/* Return the samples of a step that counts, mean. */
+double lk_trainer_mean_samples(const struct trainer *t);
+/* Set the batches of a run's header. */
+enum lk_status lk_trainer_describe_batches(const struct lk_train_config *c,
+                                           struct lk_run_info *info);
+
 /* ---- trainer_checkpoint.c ---- */
 
 /* Read the checkpoint to go on from, if any, and set first step, first batch and course. pre: the

@@ -41,22 +41,6 @@ static enum lk_status open_streams(struct trainer *t)
     return LK_OK;
 }
 
-static const char *data_name(const struct lk_train_config *c)
-{
-    return c->data ? c->data : "the synthetic data";
-}
-
-static struct lk_sampler_config sampler(const struct trainer *t)
-{
-    struct lk_sampler_config s = t->config->sampler;
-
-    s.ranks = t->ranks;
-    s.rank = t->rank;
-    s.samples = t->dataset ? lk_dataset_samples(t->dataset) : 0;
-    s.seed = t->config->seed;
-    return s;
-}
-
 /* Open the device with its streams, and the model. */
 static enum lk_status open_model(struct trainer *t, const struct lk_model_config *config)
 {
@@ -85,28 +69,6 @@ static enum lk_status open_dataset(struct trainer *t)
                            &t->dataset);
 }
 
-static struct lk_shares_config shares(const struct trainer *t)
-{
-    const struct lk_train_config *c = t->config;
-
-    return (struct lk_shares_config){.sampler = sampler(t),
-                                     .local_batch = c->local_batch,
-                                     .accumulation = c->reducer.accumulation,
-                                     .divide = c->divide};
-}
-
-/* Compute how samples are shared, and check that the run comes to none that it has no way with. */
-static enum lk_status open_shares(struct trainer *t)
-{
-    const struct lk_train_config *c = t->config;
-    const struct lk_shares_config sc = shares(t);
-    uint64_t steps = (uint64_t)(t->n_steps - t->course.first_step);
-
-    LK_PASS(lk_shares_create(&sc, &t->shares));
-    return lk_shares_check(t->shares, data_name(c),
-                           t->first_batch + steps * (uint64_t)c->reducer.accumulation);
-}
-
 static enum lk_status open_loader(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
@@ -121,8 +83,8 @@ static enum lk_status open_loader(struct trainer *t)
                                   .delay_s = c->input_delay_s};
 
     LK_PASS(open_dataset(t));
-    LK_PASS(open_shares(t));
-    lc.sampler = sampler(t);
+    LK_PASS(lk_trainer_open_shares(t));
+    lc.sampler = lk_trainer_sampler(t);
     /* A replayed job's input wait is the part that prefetching did not hide: do not hide it
      * again. */
     if (t->model->input_s > 0) {
@@ -146,7 +108,7 @@ static enum lk_status open_verify(struct trainer *t, const struct lk_model_confi
                                   .model = t->model,
                                   .model_config = *model,
                                   .dataset = t->dataset,
-                                  .shares = shares(t),
+                                  .shares = lk_trainer_shares(t),
                                   .rounded = t->ranks > 1 && lk_hook_rounds(&c->hook),
                                   .wire = lk_hook_wire(&c->hook),
                                   .clip_norm = c->clip_norm,
@@ -258,31 +220,6 @@ static enum lk_status choose_fusions(struct trainer *t)
                                                    .recorder = c->recorder});
 }
 
-/* Refuse what ranks with shares of their own cannot do. */
-static enum lk_status check_shares(const struct lk_train_config *c)
-{
-    const struct lk_sampler_config *s = &c->sampler;
-    const char *scheme = lk_sharding_name(c->reducer.sharding);
-    bool joins = s->uneven == LK_UNEVEN_JOIN, short_ones = joins || s->uneven == LK_UNEVEN_PAD;
-
-    if (joins && lk_sharding_traits(c->reducer.sharding)->sharers != LK_SHARERS_NONE)
-        return lk_fail(LK_EUNSUPPORTED,
-                       "%s with ranks that run out: a rank gathers and scatters where its model's "
-                       "passes come to a unit, and one without samples has no passes",
-                       scheme);
-    if (joins && c->model.sync_batch_norm)
-        return lk_fail(LK_EUNSUPPORTED, "SyncBatchNorm with ranks that run out: its collectives "
-                                        "are the model's own, as in PyTorch's Join");
-    if (lk_averaging_is_on(&c->averaging) && (s->batches || short_ones))
-        return lk_fail(LK_EUNSUPPORTED,
-                       "%s with batches that differ: the mean of parameters weighs ranks alike",
-                       scheme);
-    if (s->batches && s->batches[c->comm_config.rank] != c->local_batch)
-        return lk_fail(LK_EINTERNAL, "rank %d: a local batch of %d, not %lld", c->comm_config.rank,
-                       c->local_batch, (long long)s->batches[c->comm_config.rank]);
-    return LK_OK;
-}
-
 static enum lk_status check(const struct lk_train_config *c)
 {
     if (c->steps < 1 || c->warmup_steps < 0 || c->steps + c->warmup_steps > UINT32_MAX)
@@ -298,7 +235,7 @@ static enum lk_status check(const struct lk_train_config *c)
     if (c->local_batch < 1 || c->reducer.accumulation < 1)
         return lk_fail(LK_EUSAGE, "local batch %d, accumulation %d", c->local_batch,
                        c->reducer.accumulation);
-    return check_shares(c);
+    return lk_trainer_check_shares(c);
 }
 
 /* Make the optimizer of what this rank owns, and say in the trace how much state it keeps. */
@@ -471,23 +408,6 @@ out:
     return st;
 }
 
-enum lk_status lk_train_check_shares(const struct lk_train_config *config, size_t samples)
-{
-    struct lk_shares_config sc = shares(&(struct trainer){.config = config});
-    struct lk_shares *s = NULL;
-    enum lk_status st = LK_OK;
-
-    sc.sampler.ranks = config->comm_config.world_size;
-    sc.sampler.samples = samples;
-    LK_TRY(lk_shares_create(&sc, &s));
-    LK_TRY(lk_shares_check(s, data_name(config),
-                           (uint64_t)(config->steps + config->warmup_steps) *
-                               (uint64_t)config->reducer.accumulation));
-out:
-    lk_shares_destroy(s);
-    return st;
-}
-
 static enum lk_status fill_tensors(const struct lk_model *m, struct lk_run_info *info)
 {
     LK_PASS(lk_alloc(&info->tensors, m->n_params, sizeof *info->tensors));
@@ -562,7 +482,7 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     info->world_size = c->comm_config.world_size;
     info->local_rank = c->device_config.local_rank;
     info->nodes = 1;
-    info->local_batch = c->local_batch;
+    LK_PASS(lk_trainer_describe_batches(c, info));
     info->accumulation = c->reducer.accumulation;
     info->no_sync = c->reducer.no_sync;
     info->overlap = c->reducer.overlap;
