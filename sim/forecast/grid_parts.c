@@ -17,7 +17,8 @@ static struct lk_config shape_key(const struct lk_grid_parts *g, const struct lk
 {
     struct lk_config key = *c;
 
-    key.local_batch = lk_config_current(g->inputs.job).local_batch;
+    if (!*c->batches)
+        key.local_batch = lk_config_current(g->inputs.job).local_batch;
     key.accumulation = c->accumulation > 1 ? 2 : 1;
     return key;
 }

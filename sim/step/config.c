@@ -6,6 +6,7 @@
 #include "sim/collective/coll_points.h"
 #include "sim/collective/links.h"
 #include "sim/prior.h"
+#include "sim/step/balance.h"
 #include "sim/step/batch_curve.h"
 #include "sim/step/bucket_cost.h"
 #include "sim/step/known_stragglers.h"
@@ -179,6 +180,46 @@ static enum lk_status set_known(struct lk_config_model *m, const struct lk_known
     s->forward_s /= reference;
     s->backward_s /= reference;
     return LK_OK;
+}
+
+/* Set the slowness of ranks with batches of their own: what is known of them, times their work. */
+static enum lk_status set_batches(struct lk_config_model *m, const struct lk_job *j,
+                                  const struct lk_config *c)
+{
+    struct lk_step_model *s = &m->step;
+    int per_node = (s->ranks + s->nodes - 1) / s->nodes;
+    size_t ranks = (size_t)s->ranks, nodes = (size_t)s->nodes;
+    double *work = NULL;
+    enum lk_status st = LK_OK;
+
+    if (!*c->batches)
+        return LK_OK;
+    if (lk_config_replica_gpus(c) > 1)
+        return lk_fail(LK_EUSAGE, "local batches %s are of GPUs, not of replicas of several",
+                       c->batches);
+    LK_TRY(lk_alloc(&work, ranks, sizeof *work));
+    LK_TRY(lk_batch_work(j, c, work));
+    if (!m->known) {
+        LK_TRY(lk_alloc(&m->known, ranks + 2 * nodes, sizeof *m->known));
+        for (size_t i = 0; i < ranks + nodes; i++)
+            m->known[i] = NAN;
+        s->rank_slowness = m->known;
+        s->node_slowness = m->known + ranks;
+        s->node_link = m->known + ranks + nodes;
+        for (size_t i = 0; i < nodes; i++)
+            m->known[ranks + nodes + i] = NAN;
+    }
+    for (size_t i = 0; i < ranks; i++) {
+        double own = m->known[i];
+
+        if (isnan(own))
+            own = s->node_slowness[(int)i / per_node];
+        m->known[i] = work[i] * (1 + (isnan(own) ? 0 : own)) - 1;
+    }
+    s->ranks_vary = true;
+out:
+    free(work);
+    return st;
 }
 
 /*
@@ -435,6 +476,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     slow = slow ? slow : &fitted;
     set_law(m, c, slow, p.transient);
     LK_TRY(set_known(m, slow, config));
+    LK_TRY(set_batches(m, j, config));
     m->overlap_assumed = overlap.assumed;
     m->start_s = overlap.start_s;
     m->kappa_unknown =

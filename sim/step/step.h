@@ -92,6 +92,7 @@ struct lk_step_model {
      * the costs already contain.
      */
     const double *rank_slowness, *node_slowness, *node_link;
+    bool ranks_vary; /* a known slowness is the mean of what rank_sd draws: batches differ */
     /*
      * (borrowed) The collectives in the order of the stream. pre: `need` of each is at or after its
      * own `ready` and that of all before it, else compute and stream would deadlock.
