@@ -118,6 +118,21 @@ enum lk_status lk_rank_batches_check(const char *text, int ranks, int most)
     return LK_OK;
 }
 
+void lk_rank_batches_list(const char *text, char *out, size_t size)
+{
+    struct lk_rank_batches b;
+    size_t used = 0;
+
+    *out = '\0';
+    if (!*text || lk_rank_batches_parse(text, &b) != LK_OK || b.ranks > LK_RANK_BATCHES_MAX)
+        return;
+    for (int r = 0; r < b.ranks && used < size; r++)
+        used += (size_t)snprintf(out + used, size - used, "%s%d", r ? "," : "",
+                                 lk_rank_batches_at(&b, r));
+    if (used >= size)
+        *out = '\0';
+}
+
 int lk_rank_batches_at(const struct lk_rank_batches *b, int rank)
 {
     int i = 0;

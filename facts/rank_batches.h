@@ -9,6 +9,7 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { LK_RANK_BATCHES_MAX = 64, LK_RANK_BATCHES_TEXT = 256 };
@@ -31,6 +32,9 @@ enum lk_status lk_rank_batches_text(const struct lk_rank_batches *b,
                                     char text[LK_RANK_BATCHES_TEXT]);
 /* Check a text that a file has: "", or of so many ranks, the most of which is `most`. LK_EUSAGE. */
 enum lk_status lk_rank_batches_check(const char *text, int ranks, int most);
+/* Write the batches of all ranks, "8,8,4", as `run --local-batch` takes them; "" where that is none
+ * of its lists, or too long. */
+void lk_rank_batches_list(const char *text, char *out, size_t size);
 /* Return a rank's batch. pre: 0 <= rank < ranks. */
 int lk_rank_batches_at(const struct lk_rank_batches *b, int rank);
 

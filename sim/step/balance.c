@@ -57,6 +57,13 @@ static void set_slowness(const struct lk_known_stragglers *slow, const struct lk
     }
 }
 
+/* Return true if a rank is done with one more sample before another; of two at once, that with
+ * fewer samples. */
+static bool is_before(double s, double other_s, int64_t batch, int64_t other)
+{
+    return s < other_s || (s == other_s && batch < other);
+}
+
 /* Deal `samples` to n ranks. c[b]: compute of b samples. */
 static void deal(const double *slowness, const double *c, int n, int64_t samples, int64_t *batch)
 {
@@ -66,7 +73,8 @@ static void deal(const double *slowness, const double *c, int n, int64_t samples
         int first = 0;
 
         for (int r = 1; r < n; r++)
-            if (slowness[r] * c[batch[r] + 1] < slowness[first] * c[batch[first] + 1])
+            if (is_before(slowness[r] * c[batch[r] + 1], slowness[first] * c[batch[first] + 1],
+                          batch[r], batch[first]))
                 first = r;
         batch[first]++;
     }
