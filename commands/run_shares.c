@@ -14,7 +14,7 @@ enum lk_status run_options_check_shares(const struct run_options *o, const struc
     enum lk_uneven uneven = t->sampler.uneven;
     bool lists = o->local_batch.n > 1, joins = uneven == LK_UNEVEN_JOIN;
     bool shorts = joins || uneven == LK_UNEVEN_PAD;
-    bool averages = traits->pace == LK_PACE_PERIOD;
+    bool steps = traits->pace == LK_PACE_STEP; /* all ranks meet in every step */
     const struct {
         bool wrong;
         const char *why;
@@ -29,8 +29,8 @@ enum lk_status run_options_check_shares(const struct run_options *o, const struc
         {joins && t->model.sync_batch_norm,
          "--uneven=join and --sync-batch-norm: its collectives are the model's own, which a rank "
          "that ran out does not shadow, as in PyTorch; --uneven=pad and drop work"},
-        {averages && (lists || shorts),
-         "--sharding=local-sgd and diloco weigh the parameters of ranks alike: not with "
+        {!steps && (lists || shorts),
+         "--sharding=local-sgd, diloco and async weigh ranks alike: not with "
          "--local-batch of each rank, nor --uneven=pad or join"},
         {lists && (o->scaling.n || o->local_batches.n || o->strong),
          "--local-batch of each rank is for one number of ranks: not with --scaling or "

@@ -58,9 +58,8 @@ enum lk_status lk_trainer_check_shares(const struct lk_train_config *c)
     if (joins && c->model.sync_batch_norm)
         return lk_fail(LK_EUNSUPPORTED, "SyncBatchNorm with ranks that run out: its collectives "
                                         "are the model's own, as in PyTorch's Join");
-    if (lk_averaging_is_on(&c->averaging) && (s->batches || short_ones))
-        return lk_fail(LK_EUNSUPPORTED,
-                       "%s with batches that differ: the mean of parameters weighs ranks alike",
+    if (lk_sharding_traits(c->reducer.sharding)->pace != LK_PACE_STEP && (s->batches || short_ones))
+        return lk_fail(LK_EUNSUPPORTED, "%s with batches that differ: it weighs ranks alike",
                        scheme);
     if (s->batches && s->batches[c->comm_config.rank] != c->local_batch)
         return lk_fail(LK_EINTERNAL, "rank %d: a local batch of %d, not %lld", c->comm_config.rank,

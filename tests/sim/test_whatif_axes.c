@@ -92,6 +92,13 @@ static const struct row on_hosts[] = {
     {"gpus=64 algorithm=ring", STEP + AR(64, M)},
     {"gpus=4 local-batch=16", 54e-3 + OPT + AR(4, M)},
     {"gpus=4 local-batch=12", 42e-3 + OPT + AR(4, M)},
+    /* The slowest by its own batch. 24 samples at 6 + 3 b ms, and 1.5 times that, are 15 and 9. */
+    {"gpus=3 rank-batches=16+2x8", 54e-3 + OPT + AR(3, M)},
+    {"gpus=4 rank-batches=2x12+2x8", 42e-3 + OPT + AR(4, M)},
+    {"gpus=4 rank-batches=2x12+2x8 accumulation=2", 84e-3 + OPT + AR(4, M)},
+    {"gpus=2 rank-batches=16+8 slow-rank=1:2", 60e-3 + OPT + AR(2, M)},
+    {"gpus=2 local-batch=12 rank-batches=equal slow-rank=1:1.5", 63e-3 + OPT + AR(2, M)},
+    {"gpus=2 local-batch=12 rank-batches=balanced slow-rank=1:1.5", 51e-3 + OPT + AR(2, M)},
     {"gpus=4 accumulation=8", 8 * (FWD + BWD) + OPT + AR(4, M)},
     {"gpus=4 accumulation=8 reduce=every", 8 * (FWD + BWD + AR(4, M)) + OPT},
     /* Two buckets: the first goes out in the middle of backward. */
