@@ -72,15 +72,6 @@ static struct run_point point_of(const struct run_options *o, int64_t ranks, int
                        o->bucket_caps.n ? o->bucket_caps.v[cap] : o->train.reducer.cap_bytes}};
 }
 
-/* Set the batches of ranks that have their own. */
-static enum lk_status set_batches(const struct run_options *o, struct lk_config *c)
-{
-    for (int r = 0; r < o->local_batch.n; r++)
-        if (o->local_batch.v[r] > c->local_batch)
-            c->local_batch = (int)o->local_batch.v[r];
-    return lk_rank_batches_write(o->local_batch.v, o->local_batch.n, c->batches);
-}
-
 /* Add a count of the scaling curve: every accumulation, and every bucket cap where ranks reduce. */
 static enum lk_status add_count(const struct run_options *o, int64_t smallest, int64_t ranks,
                                 struct run_grid *s, size_t *capacity)
@@ -90,7 +81,7 @@ static enum lk_status add_count(const struct run_options *o, int64_t smallest, i
             struct run_point p = point_of(o, ranks, o->local_batch.v[0], a, c);
 
             p.on_curve = true;
-            LK_PASS(set_batches(o, &p.config));
+            LK_PASS(run_options_set_batches(o, &p.config));
             if (o->strong)
                 LK_PASS(strong_point(o, smallest, ranks, &p));
             LK_PASS(add_point(s, capacity, p));
@@ -423,21 +414,6 @@ struct reference {
 static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
 /* clang-format on */
 
-/* Return the samples of a step of a point, mean over its repetitions; of results that do not say
- * it, the configuration's. */
-static double samples_a_step(const struct run_grid *s, size_t point)
-{
-    double sum = 0;
-    size_t n = 0;
-
-    for (size_t i = 0; i < s->n_parts; i++)
-        if (s->parts[i].point == point && s->parts[i].result.samples > 0) {
-            sum += s->parts[i].result.samples;
-            n++;
-        }
-    return n ? sum / (double)n : lk_config_samples(&s->points[point].config);
-}
-
 static enum lk_status add_row(const struct run_grid *s, const struct run_options *o, size_t i,
                               const struct lk_estimate *step, const struct reference *ref,
                               struct lk_table *t)
@@ -446,7 +422,7 @@ static enum lk_status add_row(const struct run_grid *s, const struct run_options
     const bool trains = o->device != RUN_DEVICE_TIMED;
     double batch = lk_config_samples(&p->config);
     double throughput =
-        samples_a_step(s, i) / step->value; /* the last of an epoch may have fewer */
+        run_grid_samples(s, i) / step->value; /* the last of an epoch may have fewer */
     /* In force after the warm-up of the rate; the size of a text is not known here. */
     double rate =
         trains ? lk_optim_rate(&o->train.optim, o->train.optim.warmup_steps, (int64_t)batch) : NAN;

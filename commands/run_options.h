@@ -102,6 +102,8 @@ enum lk_status run_options_check_shares(const struct run_options *o, const struc
 enum lk_status run_options_check_share_ranks(const struct run_options *o, int ranks);
 /* Fill a rank's batch and what it is dealt; lists are o's. */
 void run_options_fill_shares(const struct run_options *o, int rank, struct lk_train_config *c);
+/* Set the batches of ranks that have their own. */
+enum lk_status run_options_set_batches(const struct run_options *o, struct lk_config *c);
 /* Return how many ranks the lists are of; 0: there are none. */
 int run_options_listed_ranks(const struct run_options *o);
 

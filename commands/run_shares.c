@@ -1,4 +1,5 @@
 /* Options of how samples are shared among ranks: their batches, and what an epoch leaves over. */
+#include "commands/run_grid.h"
 #include "commands/run_options.h"
 
 #include "base/array.h"
@@ -68,4 +69,25 @@ void run_options_fill_shares(const struct run_options *o, int rank, struct lk_tr
     c->local_batch = (int)o->local_batch.v[lists ? rank : 0];
     c->sampler.batches = lists ? o->local_batch.v : NULL;
     c->sampler.most = o->rank_samples.n ? o->rank_samples.v : NULL;
+}
+
+enum lk_status run_options_set_batches(const struct run_options *o, struct lk_config *c)
+{
+    for (int r = 0; r < o->local_batch.n; r++)
+        if (o->local_batch.v[r] > c->local_batch)
+            c->local_batch = (int)o->local_batch.v[r];
+    return lk_rank_batches_write(o->local_batch.v, o->local_batch.n, c->batches);
+}
+
+double run_grid_samples(const struct run_grid *s, size_t point)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n_parts; i++)
+        if (s->parts[i].point == point && s->parts[i].result.samples > 0) {
+            sum += s->parts[i].result.samples;
+            n++;
+        }
+    return n ? sum / (double)n : lk_config_samples(&s->points[point].config);
 }

@@ -1,9 +1,8 @@
 /* Local batches of ranks that differ; see the header. */
 #include "facts/rank_batches.h"
 
-#include "facts/bounds.h"
-
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@ static enum lk_status add(struct lk_rank_batches *b, int64_t ranks, int64_t batc
 {
     bool same = b->n && b->of[b->n - 1].batch == batch;
 
-    if (ranks < 1 || ranks > LK_RANKS_MAX - b->ranks || batch < 1 || batch > LK_BATCH_MAX)
+    if (ranks < 1 || ranks > INT_MAX - b->ranks || batch < 1 || batch > INT_MAX / 2)
         return lk_fail(LK_EUSAGE, "%lld ranks with a local batch of %lld", (long long)ranks,
                        (long long)batch);
     if (!same && b->n == LK_RANK_BATCHES_MAX)

@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "base/units.h"
-#include "runtime/train/shares.h"
 
 #include <stdio.h>
 #include <stdlib.h>

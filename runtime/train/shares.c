@@ -1,5 +1,5 @@
 /* Shares of ranks in micro-batches; see the header. */
-#include "runtime/train/shares.h"
+#include "runtime/train/data.h"
 
 #include "base/array.h"
 

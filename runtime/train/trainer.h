@@ -16,7 +16,6 @@
 #include "runtime/train/data.h"
 #include "runtime/train/hook.h"
 #include "runtime/train/reducer.h"
-#include "runtime/train/shares.h"
 
 #include <stdbool.h>
 #include <stdint.h>

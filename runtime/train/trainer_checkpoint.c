@@ -143,7 +143,7 @@ static enum lk_status number(const struct trainer *t, const char *key, double *o
     return LK_OK;
 }
 
-/* Return true if epochs end steps (runtime/train/shares.h). */
+/* Return true if epochs end steps (runtime/train/data.h). */
 static bool ends_epochs(const struct lk_train_config *c)
 {
     return c->sampler.uneven == LK_UNEVEN_PAD || c->sampler.uneven == LK_UNEVEN_JOIN;

@@ -1,4 +1,5 @@
-/* How a run's samples are shared among ranks and steps: the trainer's part of it (shares.h). */
+/* How a run's samples are shared among ranks and steps: the trainer's part of it
+ * (runtime/train/data.h). */
 #include "runtime/train/trainer_impl.h"
 
 static const char *data_name(const struct lk_train_config *c)

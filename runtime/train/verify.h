@@ -61,7 +61,7 @@
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
 #include "runtime/model/model.h"
-#include "runtime/train/shares.h"
+#include "runtime/train/data.h"
 
 #include <stdbool.h>
 #include <stdint.h>

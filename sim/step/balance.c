@@ -9,39 +9,6 @@
 
 static const double MOST_TRIES = 1e8; /* ranks looked at in all */
 
-/* Return the compute of a micro-batch of b samples. */
-static enum lk_status compute_of(const struct lk_job *j, int b, double *out)
-{
-    struct lk_batch_point p;
-
-    LK_PASS(lk_batch_curve_at(j, b, &p));
-    *out = p.forward_s + p.backward_s;
-    return LK_OK;
-}
-
-enum lk_status lk_batch_work(const struct lk_job *j, const struct lk_config *c, double *work)
-{
-    struct lk_rank_batches b;
-    double whole, own;
-    int rank = 0;
-
-    for (int r = 0; r < c->world_size; r++)
-        work[r] = 1;
-    if (!*c->batches)
-        return LK_OK;
-    LK_PASS(lk_rank_batches_parse(c->batches, &b));
-    if (b.ranks != c->world_size)
-        return lk_fail(LK_EUSAGE, "local batches %s are of %d GPUs, not of %d", c->batches, b.ranks,
-                       c->world_size);
-    LK_PASS(compute_of(j, c->local_batch, &whole));
-    for (int i = 0; i < b.n; i++) {
-        LK_PASS(compute_of(j, b.of[i].batch, &own));
-        for (int k = 0; k < b.of[i].ranks; k++)
-            work[rank++] = whole > 0 ? own / whole : 1;
-    }
-    return LK_OK;
-}
-
 /* Set each rank's slowness, 1 where none is known. */
 static void set_slowness(const struct lk_known_stragglers *slow, const struct lk_config *c, int at,
                          double factor, double *out)
@@ -93,7 +60,7 @@ static double longest(const double *slowness, const double *c, int n, const int6
 static enum lk_status set_computes(const struct lk_job *j, int64_t n, double *c)
 {
     for (int64_t b = 1; b <= n; b++) {
-        LK_PASS(compute_of(j, (int)b, &c[b]));
+        LK_PASS(lk_batch_compute(j, (int)b, &c[b]));
         c[b] = fmax(c[b], c[b - 1]);
     }
     return LK_OK;

@@ -1,7 +1,4 @@
-/*
- * Ranks whose local batches differ: how long each computes, and the batches with which all compute
- * equally long.
- */
+/* Local batches that differ, with which all ranks compute equally long. */
 #ifndef LK_SIM_BALANCE_H
 #define LK_SIM_BALANCE_H
 
@@ -9,11 +6,6 @@
 #include "facts/config.h"
 #include "facts/job.h"
 #include "sim/step/known_stragglers.h"
-
-/* Set work[r], of world_size ranks, to the compute of a rank's micro-batch over that of the local
- * batch, which is the largest, if all ranks were alike: by the job's compute times
- * (sim/step/batch_curve.h). All 1 if batches do not differ. */
-enum lk_status lk_batch_work(const struct lk_job *j, const struct lk_config *c, double *work);
 
 /*
  * Find whole numbers b(r) >= 1, of the same sum as the configuration's batches, that minimise the

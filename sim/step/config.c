@@ -6,7 +6,6 @@
 #include "sim/collective/coll_points.h"
 #include "sim/collective/links.h"
 #include "sim/prior.h"
-#include "sim/step/balance.h"
 #include "sim/step/batch_curve.h"
 #include "sim/step/bucket_cost.h"
 #include "sim/step/known_stragglers.h"

@@ -9,7 +9,7 @@
 #include "base/stats.h"
 #include "facts/straggler.h"
 #include "sim/prior.h"
-#include "sim/step/balance.h"
+#include "sim/step/batch_curve.h"
 #include "sim/step/measured_runs.h"
 
 #include <math.h>

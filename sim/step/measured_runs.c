@@ -33,8 +33,8 @@ bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b)
 
     return a->world_size == b->world_size && a->nodes == b->nodes &&
            a->local_batch == b->local_batch && !strcmp(a->batches, b->batches) &&
-           a->accumulation == b->accumulation && same_sync &&
-           same_buckets && lk_config_same_scheme(a, b);
+           a->accumulation == b->accumulation && same_sync && same_buckets &&
+           lk_config_same_scheme(a, b);
 }
 
 /* Return how unlike a configuration a run is; ranks weigh most, then the batch, then the rest. */
@@ -46,8 +46,7 @@ static double distance(const struct lk_config *run, const struct lk_config *at)
            100 * fabs(log2((double)at->world_size / run->world_size)) +
            10 * fabs(log2((double)at->local_batch / run->local_batch)) +
            fabs(log2((double)at->accumulation / run->accumulation)) + (run->reduce != at->reduce) +
-           (strcmp(run->batches, at->batches) != 0) +
-           (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
+           (strcmp(run->batches, at->batches) != 0) + (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
 }
 
 /* Return run i if it counts and has this configuration, else NULL. */

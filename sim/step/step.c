@@ -237,9 +237,9 @@ static void set_persistent(struct lk_step_plan *p)
         if (r % per_node == 0)
             node = node_effect(p, r / per_node, node_stream);
         if (m->rank_slowness && !isnan(m->rank_slowness[r]))
-            effect[r] = (1 + m->rank_slowness[r]) *
-                            (1 + (m->ranks_vary ? m->law.rank_sd * effect[r] : 0)) -
-                        1;
+            effect[r] =
+                (1 + m->rank_slowness[r]) * (1 + (m->ranks_vary ? m->law.rank_sd * effect[r] : 0)) -
+                1;
         else
             effect[r] = node + m->law.rank_sd * effect[r];
     }

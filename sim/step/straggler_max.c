@@ -301,7 +301,6 @@ static bool same_law(const struct lk_straggler_law *a, const struct lk_straggler
 bool lk_straggler_max_alike(const struct lk_step_model *a, const struct lk_step_model *b)
 {
     return a->ranks == b->ranks && a->nodes == b->nodes && a->ranks_vary == b->ranks_vary &&
-           same_law(&a->law, &b->law) &&
-           same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
+           same_law(&a->law, &b->law) && same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
            same_known(a->node_slowness, b->node_slowness, a->nodes);
 }
