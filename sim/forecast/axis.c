@@ -145,9 +145,8 @@ static enum lk_status parse_split(const char *text)
 {
     struct lk_rank_batches b;
 
-    return strcmp(text, "equal") && strcmp(text, LK_AXIS_BALANCED)
-               ? lk_rank_batches_parse(text, &b)
-               : LK_OK;
+    return strcmp(text, "equal") && strcmp(text, LK_AXIS_BALANCED) ? lk_rank_batches_parse(text, &b)
+                                                                   : LK_OK;
 }
 
 /* Set the batches of ranks; what is no list of them is kept for lk_scenarios_add. */

@@ -128,7 +128,7 @@ enum lk_axis { LK_AXIS_LIST(LK_WORD_VALUE) LK_AXIS_COUNT };
 struct lk_axis_value {
     int64_t count;           /* COUNT, SIZE, WORD; PLACE: the rank or node */
     struct lk_scaled number; /* RATE, LINK, TIME, RATIO; PLACE: how many times as long it takes */
-    const struct lk_cluster *gpu; /* NAME: whose; NULL: own. Set by the caller */
+    const struct lk_cluster *gpu;    /* NAME: whose; NULL: own. Set by the caller */
     char text[LK_RANK_BATCHES_TEXT]; /* as the user wrote it */
 };
 

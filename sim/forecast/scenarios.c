@@ -97,8 +97,8 @@ static enum lk_status settle_batches(const struct lk_scenarios *w, const struct 
     if (!w->source->job)
         return lk_fail(LK_EUSAGE, "balanced batches need a job's compute times");
     LK_TRY(lk_known_stragglers_init(&slow, w->source->job, w->source->cluster));
-    LK_TRY(lk_balance(w->source->job, &slow, slowed->factor > 0 ? slowed->at : -1, slowed->factor,
-                      c));
+    LK_TRY(
+        lk_balance(w->source->job, &slow, slowed->factor > 0 ? slowed->at : -1, slowed->factor, c));
 out:
     lk_known_stragglers_fini(&slow);
     return st;
