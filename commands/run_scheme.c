@@ -35,7 +35,6 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
 {
     const struct lk_train_config *t = &o->train, *plain = &d->train;
     const struct lk_hook_config *hook = &t->hook;
-    bool cuda = !strcmp(run_devices[o->device], "cuda");
     enum lk_compression compression = run_options_compression(o);
     bool replay = !strcmp(t->model.name, "replay");
     bool powersgd = compression == LK_COMPRESSION_POWERSGD;
@@ -50,7 +49,6 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
         bool wrong;
         const char *why;
     } rows[] = {
-        {powersgd && cuda, "--compression=powersgd: its orthogonalisation has no CUDA kernel yet"},
         {powersgd && t->verify,
          "--verify: powersgd sends what it left out of a gradient in later steps, so no bound of "
          "one step is known"},
@@ -90,7 +88,6 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
         {optim->beta2 != plain->optim.beta2 && !moments,
          "--beta2 is for --optimizer=adamw and lamb"},
         {optim->eps != plain->optim.eps && !moments, "--epsilon is for --optimizer=adamw and lamb"},
-        {layerwise && cuda, "--optimizer=lars and lamb have no CUDA kernels yet"},
         {optim->trust != plain->optim.trust && optim->kind != LK_OPTIM_LARS,
          "--trust is for --optimizer=lars"},
         {optim->scaling != plain->optim.scaling && !optim->reference_batch,

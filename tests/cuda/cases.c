@@ -511,25 +511,27 @@ static void cross_entropy(struct cuda_rig *r)
 
 /* ---- Others ---- */
 
-static void optimizers(struct cuda_rig *r)
-{
-    cuda_case_optimizers(r);
-}
-
-static void fused_loss(struct cuda_rig *r)
-{
-    cuda_case_fused_loss(r);
-}
-
-static void gelu_bias(struct cuda_rig *r)
-{
-    cuda_case_gelu_bias(r);
-}
-
-static void epilogues(struct cuda_rig *r)
-{
-    cuda_case_epilogues(r);
-}
+/* The cases of other files. */
+#define ELSEWHERE(X)                                                                               \
+    X(optimizers)                                                                                  \
+    X(layerwise)                                                                                   \
+    X(orthogonalize)                                                                               \
+    X(fused_loss)                                                                                  \
+    X(gelu_bias)                                                                                   \
+    X(epilogues)                                                                                   \
+    X(pixels)                                                                                      \
+    X(convolution)                                                                                 \
+    X(batchnorm)                                                                                   \
+    X(maxpool)                                                                                     \
+    X(avgpool)                                                                                     \
+    X(add_relu)
+#define CALL(name)                                                                                 \
+    static void name(struct cuda_rig *r)                                                           \
+    {                                                                                              \
+        cuda_case_##name(r);                                                                       \
+    }
+ELSEWHERE(CALL)
+#undef CALL
 
 static void wait(struct cuda_rig *r)
 {

@@ -49,17 +49,21 @@ static const struct shape {
     int accumulation, prefetch;
     bool no_sync;
     const char *model, *fuse;
+    enum lk_optim_kind optim;
 } shapes[] = {
-    {1, 0, true, "gpt-nano", "none"},
-    {1, 2, true, "gpt-nano", "none"},
-    {3, 0, true, "gpt-nano", "none"},
-    {3, 2, true, "gpt-nano", "none"},
-    {3, 2, false, "gpt-nano", "none"},
-    {2, 1, true, "mlp", "none"},
-    {1, 0, true, "gpt-nano", "loss,gelu"},
-    {3, 0, true, "gpt-nano", "bias"},
-    {3, 2, false, "gpt-nano", "loss,bias,gelu"},
-    {2, 1, true, "mlp", "loss,bias"},
+    {1, 0, true, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {1, 2, true, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {3, 0, true, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {3, 2, true, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {3, 2, false, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {2, 1, true, "mlp", "none", LK_OPTIM_ADAMW},
+    {1, 0, true, "gpt-nano", "loss,gelu", LK_OPTIM_ADAMW},
+    {3, 0, true, "gpt-nano", "bias", LK_OPTIM_ADAMW},
+    {3, 2, false, "gpt-nano", "loss,bias,gelu", LK_OPTIM_ADAMW},
+    {2, 1, true, "mlp", "loss,bias", LK_OPTIM_ADAMW},
+    {2, 1, true, "resnet-small", "none", LK_OPTIM_SGD},
+    {1, 2, true, "resnet-small", "none", LK_OPTIM_LARS},
+    {1, 0, true, "vgg16", "none", LK_OPTIM_LAMB},
 };
 
 static struct lk_train_config shaped(const char *device, const struct shape *s)
@@ -69,6 +73,15 @@ static struct lk_train_config shaped(const char *device, const struct shape *s)
     c.model.name = s->model;
     if (!strcmp(s->model, "mlp"))
         c.model.channels = 32;
+    if (!strcmp(s->model, "resnet-small") || !strcmp(s->model, "vgg16"))
+        c.model = (struct lk_model_config){.name = s->model,
+                                           .channels = 4,
+                                           .image = s->model[0] == 'v' ? 32 : 8,
+                                           .vocab = 5,
+                                           .seed = 3};
+    c.optim.kind = s->optim;
+    c.optim.momentum = s->optim == LK_OPTIM_SGD || s->optim == LK_OPTIM_LARS ? 0.9 : 0;
+    c.optim.trust = 0.01;
     c.reducer.no_sync = s->no_sync;
     if (!strcmp(device, "cuda"))
         ck_assert_int_eq(lk_fuse_parse(s->fuse, &c.fuse), LK_OK);
