@@ -447,7 +447,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         if (rows[i].wrong)
             return lk_fail(LK_EUSAGE, "%s", rows[i].why);
-    LK_PASS(run_sharding_check(&sharding, &o->train, replay, cuda, o->comm == RUN_COMM_MPI));
+    LK_PASS(run_sharding_check(&sharding, &o->train, replay, o->comm == RUN_COMM_MPI));
     LK_PASS(run_options_check_scheme(o, d));
     st = slowdown(o->slow_rank, 0, &factor);
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;

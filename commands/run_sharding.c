@@ -9,7 +9,7 @@ enum lk_sharding run_sharding_scheme(const struct run_sharding *s)
 }
 
 enum lk_status run_sharding_check(const struct run_sharding *s, const struct lk_train_config *train,
-                                  bool replay, bool cuda, bool mpi)
+                                  bool replay, bool mpi)
 {
     const struct lk_sharding_traits *traits = lk_sharding_traits(run_sharding_scheme(s));
     bool sharded = traits->sharers != LK_SHARERS_NONE;
@@ -21,7 +21,6 @@ enum lk_status run_sharding_check(const struct run_sharding *s, const struct lk_
     } rows[] = {
         {traits->pace == LK_PACE_FREE,
          "--sharding=async is forecast only (lockstep whatif); a run takes the other words"},
-        {sharded && cuda, "--sharding other than ddp is not built for --device=cuda"},
         {sharded && train->reducer.noise_every,
          "--noise-every and --sharding exclude each other: no rank has the whole mean gradient"},
         {sharded && train->fuse.wish[LK_FUSE_OPTIMIZER] == LK_FUSE_YES,
@@ -32,7 +31,7 @@ enum lk_status run_sharding_check(const struct run_sharding *s, const struct lk_
         {grouped && !s->group, "--sharding=hsdp needs --shard-group"},
         {!grouped && s->group && known, "--shard-group needs --sharding=hsdp"},
         {grouped && mpi,
-         "--sharding=hsdp needs --comm=tcp: mpi has no collectives of a part of the ranks"},
+         "--sharding=hsdp needs --comm=tcp or nccl: mpi has no collectives of a part of the ranks"},
         {!grouped && s->reduce == 1 + LK_REDUCTION_SCATTER && known,
          "--reduce=scatter needs --sharding=hsdp"},
         {s->reduce && s->sync_every, "--reduce and --sync-every exclude each other"},

@@ -144,6 +144,10 @@ static const char *graph_lacks(const struct trainer *t)
         return "a fault is planted";
     if (lk_averaging_is_on(&c->averaging))
         return "parameters are averaged, so that steps differ";
+    if (lk_sharding_traits(c->reducer.sharding)->states)
+        return "units of parameters take turns in buffers, so that steps differ";
+    if (c->hook.compression == LK_COMPRESSION_POWERSGD)
+        return "powersgd begins behind its first steps, so that steps differ";
     if (c->reducer.noise_every == 1)
         return "every step measures the gradients' norms";
     if (c->verify && c->verify_steps == 0)
@@ -221,15 +225,17 @@ static enum lk_status choose_early(struct trainer *t)
 static enum lk_status choose_fusions(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
+    const struct lk_sharding_traits *sharding = lk_sharding_traits(c->reducer.sharding);
 
-    return lk_fuse_choose(t->model,
-                          &(struct lk_fuse_config){.fuse = c->fuse,
-                                                   .rank = t->rank,
-                                                   .ranks = t->ranks,
-                                                   .store = c->comm_config.store,
-                                                   .deterministic = c->device_config.deterministic,
-                                                   .timeout_ns = c->timeout_ns,
-                                                   .recorder = c->recorder});
+    return lk_fuse_choose(
+        t->model, &(struct lk_fuse_config){.fuse = c->fuse,
+                                           .rank = t->rank,
+                                           .ranks = t->ranks,
+                                           .store = c->comm_config.store,
+                                           .deterministic = c->device_config.deterministic,
+                                           .elsewhere = sharding->parameters || sharding->gradients,
+                                           .timeout_ns = c->timeout_ns,
+                                           .recorder = c->recorder});
 }
 
 static enum lk_status check(const struct lk_train_config *c)
