@@ -48,7 +48,7 @@ static const double least_share = 0x1p-20;
                                                                                                    \
             if (norm <= least_share * before) {                                                    \
                 for (size_t i = 0; i < a->rows; i++)                                               \
-                    x[i * a->row_stride] = (type)lk_lowrank_stand_in(i, j);                                   \
+                    x[i * a->row_stride] = (type)lk_lowrank_stand_in(i, j);                        \
                 norm = name##_rest(a, j);                                                          \
             }                                                                                      \
             for (size_t i = 0; i < a->rows && norm > 0; i++)                                       \

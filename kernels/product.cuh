@@ -3,11 +3,13 @@
 #ifndef LK_KERNELS_PRODUCT_CUH
 #define LK_KERNELS_PRODUCT_CUH
 
-#include "kernels/map.cuh"
+#include "kernels/device.cuh"
+
+enum { LK_PRODUCT_THREADS = 256 };
 
 /* Compute d = bias + e, for an empty inner dimension. */
 template <class T>
-__global__ void __launch_bounds__(LK_MAP_THREADS)
+__global__ void __launch_bounds__(LK_PRODUCT_THREADS)
     nothing_kernel(T *d, const T *bias, const T *e, size_t rows, size_t columns, size_t stride)
 {
     size_t threads = (size_t)gridDim.x * blockDim.x;
@@ -28,9 +30,9 @@ enum lk_status product(const struct lk_cuda *c, const char *name, const struct l
         return LK_OK;
     if (p.inner > 0)
         return lk_fail_context(lk_cuda_blas_product(c, &p), "%s", name);
-    return lk_launch(c, name, dim3(blocks_for(p.rows * p.columns, LK_MAP_THREADS)), LK_MAP_THREADS,
-                     0, nothing_kernel<T>, static_cast<T *>(p.d), static_cast<const T *>(p.bias),
-                     static_cast<const T *>(p.e), p.rows, p.columns,
+    return lk_launch(c, name, dim3(blocks_for(p.rows * p.columns, LK_PRODUCT_THREADS)),
+                     LK_PRODUCT_THREADS, 0, nothing_kernel<T>, static_cast<T *>(p.d),
+                     static_cast<const T *>(p.bias), static_cast<const T *>(p.e), p.rows, p.columns,
                      lk_op_stride(p.d_stride, p.columns));
 }
 

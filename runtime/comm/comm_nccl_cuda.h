@@ -124,6 +124,8 @@ enum lk_status lk_nccl_make_scratch(struct lk_nccl *n, size_t bytes);
 /* Find the communicator of a collective's ranks, or make it: all ranks of the group then call, the
  * others with a group of their own. */
 enum lk_status lk_nccl_group(struct lk_nccl *n, const struct lk_rank_group *g, ncclComm_t *out);
+/* Abort all communicators, which are NULL then. pre: inside. */
+void lk_nccl_abort(struct lk_nccl *n);
 
 /* ---- comm_nccl_estimate_cuda.c ---- */
 

@@ -25,7 +25,7 @@ static enum lk_status share_id(struct lk_nccl *n, const struct lk_rank_group *g,
 
     snprintf(key, sizeof key, "nccl-%" PRIu64 "-%d", number, g->first);
     if (n->base.rank == g->first) {
-        LK_PASS(lk_nccl_status(n, n->call->GetUniqueId(id)));
+        LK_TRY(lk_nccl_status(n, n->call->GetUniqueId(id)));
         return n->store ? lk_store_set(n->store, key, id, sizeof *id) : LK_OK;
     }
     LK_TRY(lk_store_get(n->store, key, &got, &bytes));
@@ -68,6 +68,20 @@ enum lk_status lk_nccl_group(struct lk_nccl *n, const struct lk_rank_group *g, n
         LK_PASS(make(n, g));
     *out = g->n ? n->groups[i].comm : n->comm;
     return LK_OK;
+}
+
+static void abort_one(struct lk_nccl *n, ncclComm_t *comm)
+{
+    if (*comm && n->call->CommAbort(*comm) != ncclSuccess)
+        lk_log(LK_LOG_COMM, LK_WARN, "NCCL could not abort a communicator");
+    *comm = NULL;
+}
+
+void lk_nccl_abort(struct lk_nccl *n)
+{
+    for (size_t i = 0; i < LK_NCCL_GROUPS_MAX; i++)
+        abort_one(n, &n->groups[i].comm);
+    abort_one(n, &n->comm);
 }
 
 #endif

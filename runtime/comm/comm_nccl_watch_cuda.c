@@ -493,14 +493,6 @@ static void end_look(struct lk_nccl *n)
     pthread_mutex_unlock(&n->lock);
 }
 
-/* pre: inside. */
-static void abort_one(struct lk_nccl *n, ncclComm_t *comm)
-{
-    if (*comm && n->call->CommAbort(*comm) != ncclSuccess)
-        lk_log(LK_LOG_COMM, LK_WARN, "NCCL could not abort a communicator");
-    *comm = NULL;
-}
-
 /* Make the device fail with the verdict, then abort the communicators: in this order, so that a
  * thread which waits for a stream gets the reason. */
 static void fall(struct lk_nccl *n)
@@ -524,9 +516,7 @@ static void fall(struct lk_nccl *n)
                "a call of NCCL's does not return: its communicator cannot be aborted");
         return;
     }
-    for (size_t i = 0; i < LK_NCCL_GROUPS_MAX; i++)
-        abort_one(n, &n->groups[i].comm);
-    abort_one(n, &n->comm);
+    lk_nccl_abort(n);
     lk_nccl_leave(n);
 }
 

@@ -113,7 +113,7 @@ struct lk_image {
     lk_wide *log_sum;     /* (max_samples) */
     lk_real *scratch;     /* (scratch_elems), of the convolutions */
     size_t scratch_elems;
-    lk_real *dconv;       /* gradient of a normalised convolution's output */
+    lk_real *dconv; /* gradient of a normalised convolution's output */
     lk_real *grads[LK_IMAGE_GRADS];
     lk_wide *statistics; /* of the widest norm */
     lk_wide *sums;       /* likewise */
