@@ -143,7 +143,7 @@ static void report_rest(const struct buffers *b, const struct sizes *s)
     size_t c = s->channels, n = c * s->wide;
     struct lk_optim_tensor tensor = {
         .param = b->weight, .m = b->m, .v = b->v, .grad = b->dweight, .n = n};
-    const struct lk_optim_rate rate = {1e-9, 1e-9, 1};
+    const struct lk_optim_rate rate = {1e-9, 1e-9, 1, 1};
 
     REPORT(encoder_forward, "", .out = b->y, .tokens = b->tokens, .wte = b->weight, .wpe = b->z,
            .samples = s->samples, .context = s->context, .channels = c, .vocab = s->vocab);

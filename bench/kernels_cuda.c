@@ -103,7 +103,7 @@ static enum lk_status make_buffers(struct bench *p)
     struct buffers *b = &p->b;
     size_t real = lk_dtype_bytes(p->cuda.real), weights = (size_t)VOCAB * CHANNELS;
     size_t padded = (size_t)STRIDE * CHANNELS;
-    const struct lk_optim_rate rate = {1e-9, 1e-9, 1};
+    const struct lk_optim_rate rate = {1e-9, 1e-9, 1, 1};
     struct lk_optim_tensor tensor;
     enum lk_status st = LK_OK;
 

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { DRAWS = 200, SEED = 1 }; /* as commands/common_rows.h has them by default */
 
@@ -28,6 +29,7 @@ static enum lk_status take(const struct lk_forecast *f, struct action_gain *out)
                                 .step_s = p->step_s,
                                 .gain = p->gain,
                                 .fits = !isnan(p->step_s)};
+    memcpy(out->batches, p->config.batches, sizeof out->batches);
     return LK_OK;
 }
 

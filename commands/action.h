@@ -31,9 +31,10 @@ struct action {
 };
 
 struct action_gain {
-    double now_s, step_s; /* a step as it is, and with the action */
-    struct lk_gain gain;  /* of throughput, with the interval of level ACTION_LEVEL */
-    bool fits;            /* in a GPU's memory, as far as that is known */
+    double now_s, step_s;               /* a step as it is, and with the action */
+    char batches[LK_RANK_BATCHES_TEXT]; /* with the action, of ranks that differ */
+    struct lk_gain gain;                /* of throughput, with the interval of level ACTION_LEVEL */
+    bool fits;                          /* in a GPU's memory, as far as that is known */
 };
 
 #define ACTION_LEVEL 0.9

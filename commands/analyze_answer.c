@@ -278,7 +278,7 @@ out:
 static enum lk_status say_noise(const struct lk_pool *p, struct lk_page *page)
 {
     const struct lk_run_info *info = about(p);
-    double batch = (double)info->world_size * info->local_batch * info->accumulation;
+    double batch = lk_run_info_samples(info);
     struct lk_estimate e;
     size_t n = 1;
 
@@ -375,8 +375,7 @@ enum lk_status analyze_configurations(const struct analyzed *a, struct lk_table 
         const struct lk_spread step = of_runs(p, p->step_s);
         const struct lk_spread e = is_reference(p) ? unknown : of_runs(p, p->efficiency);
         const struct traffic t_of = traffic_of(&p->runs[0]);
-        const double global_batch =
-            (double)info->local_batch * info->accumulation * info->world_size;
+        const double global_batch = lk_run_info_samples(info);
         enum lk_loss worst = lk_pool_worst(p);
         bool loss = worst != LK_LOSS_IDEAL && !is_reference(p);
 

@@ -22,12 +22,14 @@ struct alone {
 
 /* An action that some finding advises, and what it gains on the job. */
 struct trial {
-    uint64_t of;               /* findings that it mends; a bit a finding */
-    const char *text, *option; /* what to do; whatif's option; static storage */
-    char word[32];             /* of the option */
+    uint64_t of;        /* findings that it mends; a bit a finding */
+    bool beside;        /* it leaves their cause: their own advice stands where it gains nothing */
+    char text[320];     /* what to do */
+    const char *option; /* whatif's; static storage */
+    char word[32];      /* of the option */
     struct action_gain gain;
 };
-enum { ANALYZE_TRIALS = 6 };
+enum { ANALYZE_TRIALS = 7 };
 struct trials {
     struct trial at[ANALYZE_TRIALS];
     size_t n;

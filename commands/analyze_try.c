@@ -30,6 +30,8 @@ static const struct action_row {
     {OF(SMALL_BUCKETS) | OF(POOR_OVERLAP) | OF(WIRE), LK_AXIS_BUCKET_CAP, NULL, 4,
      "make buckets four times as large"},
     {OF(WIRE), LK_AXIS_NIC_BANDWIDTH, "x2", 0, "use network cards of twice the bandwidth"},
+    {OF(SLOW_RANK), LK_AXIS_RANK_BATCHES, LK_AXIS_BALANCED, 0,
+     "give each rank samples as it computes them"},
 };
 
 static double gradient_bytes(const struct lk_job *j)
@@ -67,18 +69,33 @@ static uint64_t found_in(const struct lk_pool *p)
     return found;
 }
 
+/* Say which batches an action came to. */
+static void say_batches(struct trial *t)
+{
+    char list[LK_RANK_BATCHES_TEXT];
+    size_t used = strlen(t->text);
+
+    lk_rank_batches_list(t->gain.batches, list, sizeof list);
+    if (*list)
+        snprintf(t->text + used, sizeof t->text - used, ", --local-batch=%s", list);
+}
+
 static enum lk_status try_action(const struct lk_job *job, const struct lk_cluster *cluster,
                                  const struct lk_config *now, const struct action_row *r,
                                  struct trials *out)
 {
-    struct trial t = {.of = r->of, .text = r->text, .option = lk_axis_option(r->axis)};
+    struct trial t = {
+        .of = r->of, .beside = r->axis == LK_AXIS_RANK_BATCHES, .option = lk_axis_option(r->axis)};
     const struct action_change change = {r->axis, t.word};
     const struct action action = {&change, 1};
     enum lk_status st;
 
     if (!write_word(r, job, now, t.word, sizeof t.word))
         return LK_OK;
+    snprintf(t.text, sizeof t.text, "%s", r->text);
     st = action_gain(job, cluster, now, &action, &t.gain);
+    if (st == LK_OK)
+        say_batches(&t);
     if (st == LK_EUSAGE) /* no action for this job: one node has no network */
         return LK_OK;
     if (st == LK_EEVIDENCE)
@@ -134,7 +151,7 @@ const struct trial *analyze_best_trial(const struct trials *t, enum lk_finding_i
     for (size_t i = 0; i < t->n; i++) {
         if (!(t->at[i].of >> id & 1))
             continue;
-        *tried = true;
+        *tried |= !t->at[i].beside;
         if (action_gains(&t->at[i].gain) &&
             (!best || t->at[i].gain.gain.ratio > best->gain.gain.ratio))
             best = &t->at[i];

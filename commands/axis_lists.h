@@ -24,6 +24,7 @@
 #define AXIS_ROLE_WORD   LK_ROLE_NONE
 #define AXIS_ROLE_NAME   LK_ROLE_CLUSTER
 #define AXIS_ROLE_PLACE  LK_ROLE_NONE
+#define AXIS_ROLE_SPLIT  LK_ROLE_NONE
 
 /* Needs the command's OPTION. */
 #define AXIS_ROW(axis, option, column, kind, min_, max_, text)                                     \

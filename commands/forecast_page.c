@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/label.h"
+#include "base/units.h"
 #include "sim/forecast/contradiction.h"
 
 #include <math.h>
@@ -82,6 +83,28 @@ out:
     return st;
 }
 
+/* Say what the batches of ranks that gain most bring, and how they are run. */
+static enum lk_status say_batches(const struct lk_forecast *f, struct lk_page *page)
+{
+    const struct lk_forecast_point *found = NULL;
+    char list[LK_RANK_BATCHES_TEXT] = "", step[32];
+
+    for (const struct lk_forecast_point *p = f->points; p < f->points + f->n_points; p++)
+        if (*p->config.batches && p->gain.known && p->gain.ratio > 1 &&
+            (!found || p->gain.ratio > found->gain.ratio))
+            found = p;
+    if (found)
+        lk_rank_batches_list(found->config.batches, list, sizeof list);
+    return *list ? lk_page_say(page,
+                               "Local batches %s of %d GPUs: %s a step, %+.1f %% throughput (%+.1f "
+                               "to %+.1f) against now, by lockstep run --local-batch=%s.",
+                               found->config.batches, found->config.world_size,
+                               lk_units_format(LK_DIM_TIME, found->step_s, step, sizeof step),
+                               100 * (found->gain.ratio - 1), 100 * (found->gain.lo - 1),
+                               100 * (found->gain.hi - 1), list)
+                 : LK_OK;
+}
+
 enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, struct lk_page *page)
 {
     size_t told = lk_contradictions_told(f);
@@ -90,6 +113,7 @@ enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, st
         LK_PASS(lk_page_contradict(page, f->answer[i]));
     for (size_t i = told; i < f->n_answer; i++)
         LK_PASS(lk_page_say(page, "%s", f->answer[i]));
+    LK_PASS(say_batches(f, page));
     for (size_t i = 0; i < f->n_warnings; i++)
         LK_PASS(lk_page_note(page, "%s", f->warnings[i]));
     LK_PASS(note_assumed(f, page));

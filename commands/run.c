@@ -94,7 +94,8 @@ static struct run_options rank_options(const struct run_options *given, const st
     struct run_options o = *given;
 
     o.ranks = p->config.world_size;
-    o.train.local_batch = p->config.local_batch;
+    if (!*p->config.batches)
+        o.local_batch = (struct lk_ints){.n = 1, .v = {p->config.local_batch}};
     o.train.reducer.accumulation = p->config.accumulation;
     o.train.reducer.cap_bytes = p->config.cap_bytes;
     o.scaling.n = 0;
@@ -135,16 +136,16 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
         marked = true;
         LK_TRY(lk_asprintf(&env[3], "%s=%s", RUN_MARK_ENV, mark));
     }
-    LK_TRY(
-        lk_launch(&(struct lk_launch_config){.ranks = p->config.world_size,
-                                             .argv = argv,
-                                             .env = (const char *const *)env,
-                                             .grace_ns = GRACE_NS,
-                                             .stopped = &l->stopped,
-                                             .timeout_ns = UINT64_MAX,
-                                             .pin = o.pin && o.device != RUN_DEVICE_CUDA,
-                                             .hosts = apart ? &l->hosts : NULL,
-                                             .ssh = l->options->ssh ? l->options->ssh : RUN_SSH}));
+    LK_TRY(lk_launch(&(struct lk_launch_config){
+        .ranks = p->config.world_size,
+        .argv = argv,
+        .env = (const char *const *)env,
+        .grace_ns = GRACE_NS,
+        .stopped = &l->stopped,
+        .timeout_ns = UINT64_MAX,
+        .pin = o.pin && o.device != RUN_DEVICE_CUDA && !o.train.model.replicas,
+        .hosts = apart ? &l->hosts : NULL,
+        .ssh = l->options->ssh ? l->options->ssh : RUN_SSH}));
 out:
     if (marked)
         LK_KEEP(folder_unmark(dir));
@@ -299,6 +300,16 @@ static void print_configuration(const struct run_options *given, const struct lk
     fprintf(stderr, "  %-16s %.0f in %zu tensors\n", "parameters", parameters, info->n_tensors);
 }
 
+static enum lk_status check_shares(const struct run_options *given, const struct run_point *p,
+                                   size_t samples)
+{
+    struct run_options o = rank_options(given, p);
+    struct lk_train_config c;
+
+    LK_PASS(run_options_train(&o, 0, p->config.world_size, 0, &c));
+    return lk_train_check_shares(&c, samples);
+}
+
 /*
  * Check what each rank would find out, too, but with the exit code of a failed run. *out describes
  * the run. slots: of all hosts; 0: the ranks are here.
@@ -307,11 +318,13 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
                                   int slots, struct lk_run_info *out)
 {
     struct lk_train_config c;
+    size_t samples = (size_t)o->train.samples;
     char library[512];
     int most = 0;
 
     for (size_t i = 0; i < grid->n_points; i++) {
         LK_PASS(run_options_check_fault(o, grid->points[i].config.world_size));
+        LK_PASS(run_options_check_share_ranks(o, grid->points[i].config.world_size));
         LK_PASS(run_sharding_check_ranks(o->train.reducer.shard_group,
                                          grid->points[i].config.world_size));
         most = grid->points[i].config.world_size > most ? grid->points[i].config.world_size : most;
@@ -326,7 +339,9 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     LK_PASS(run_options_train(o, 0, 1, 0, &c));
     c.device_config.brief = true;
     if (o->train.data || o->train.import_path)
-        LK_PASS(lk_train_check(&c));
+        LK_PASS(lk_train_check(&c, &samples));
+    for (size_t i = 0; i < grid->n_points && !o->train.checkpoint.resume; i++)
+        LK_PASS(check_shares(o, &grid->points[i], samples));
     LK_PASS(lk_train_describe(&c, out));
     LK_PASS(run_options_train(o, 0, most, 0, &c));
     return lk_comm_library(c.comm, library, sizeof library);
@@ -365,6 +380,8 @@ static enum lk_status run_launcher(const struct run_options *given, struct lk_pa
         LK_TRY(lk_fail_context(lk_hosts_parse(o->hosts, &l.hosts), "--hosts"));
     if (o->hosts && !o->ranks && !o->scaling.n)
         all.ranks = l.hosts.slots;
+    if (!all.ranks && !o->scaling.n)
+        all.ranks = run_options_listed_ranks(o);
     LK_TRY(run_grid_plan(o, &grid));
     LK_TRY(check_untraced(o, &grid, l.hosts.slots, &info));
     LK_TRY(run_checkpoint_check(o, &l.starts.before));

@@ -44,9 +44,9 @@ static enum lk_status add_point(struct run_grid *s, size_t *capacity, struct run
 static enum lk_status strong_point(const struct run_options *o, int64_t smallest, int64_t ranks,
                                    struct run_point *out)
 {
-    int64_t global = smallest * o->train.local_batch * o->train.reducer.accumulation;
+    int64_t global = smallest * o->local_batch.v[0] * o->train.reducer.accumulation;
     int64_t share = global / ranks;
-    int64_t batch = o->train.local_batch;
+    int64_t batch = o->local_batch.v[0];
 
     if (global % ranks)
         return lk_fail(LK_EUSAGE,
@@ -78,9 +78,10 @@ static enum lk_status add_count(const struct run_options *o, int64_t smallest, i
 {
     for (int a = 0; !a || a < o->accumulations.n; a++)
         for (int c = 0; !c || (c < o->bucket_caps.n && ranks > 1); c++) {
-            struct run_point p = point_of(o, ranks, o->train.local_batch, a, c);
+            struct run_point p = point_of(o, ranks, o->local_batch.v[0], a, c);
 
             p.on_curve = true;
+            LK_PASS(run_options_set_batches(o, &p.config));
             if (o->strong)
                 LK_PASS(strong_point(o, smallest, ranks, &p));
             LK_PASS(add_point(s, capacity, p));
@@ -113,12 +114,14 @@ static enum lk_status plan_parts(struct run_grid *s, int repetitions, bool sever
             size_t point = r % 2 ? s->n_points - 1 - i : i;
             const struct run_point *p = &s->points[point];
             struct run_part *part = &s->parts[s->n_parts];
-            char cap[32] = "";
+            char cap[32] = "", batch[LK_RANK_BATCHES_TEXT];
 
+            snprintf(batch, sizeof batch, "%d", p->config.local_batch);
             if (several_caps)
                 snprintf(cap, sizeof cap, "-c%" PRIu64, p->config.cap_bytes);
-            LK_PASS(lk_asprintf(&part->dir, "k%d-b%d-a%d%s-r%d", p->config.world_size,
-                                p->config.local_batch, p->config.accumulation, cap, r));
+            LK_PASS(lk_asprintf(&part->dir, "k%d-b%s-a%d%s-r%d", p->config.world_size,
+                                *p->config.batches ? p->config.batches : batch,
+                                p->config.accumulation, cap, r));
             part->point = point;
             part->repetition = r;
             s->n_parts++;
@@ -156,132 +159,12 @@ void run_grid_fini(struct run_grid *s)
     *s = (struct run_grid){0};
 }
 
-/* ---- result.json ---- */
-
-/* Members of the file. A file that was read has no gpu: this program does not use it. */
-struct result {
-    struct lk_train_result train; /* without its n */
-    size_t n_steps, n_losses;
-    const struct gpu_state *gpu;
-};
-
-/* Restore an infinite upper bound, which is written as null. */
-static enum lk_status check_estimate(struct lk_json *v, void *base)
-{
-    struct lk_estimate *e = base;
-
-    (void)v;
-    if (isnan(e->hi) && !isnan(e->value))
-        e->hi = INFINITY;
-    return LK_OK;
-}
-
-#define ROW(field, ...) LK_MEMBER(struct lk_estimate, field, #field, __VA_ARGS__)
-static const struct lk_member estimate_rows[] = {
-    ROW(value, NUMBER, OPTIONAL, .help = "estimate"),
-    ROW(lo, NUMBER, OPTIONAL, .help = "its interval, from"),
-    ROW(hi, NUMBER, OPTIONAL, .help = "to", .without = "without a bound"),
-    ROW(n, UINT, REQUIRED, .max = INT64_MAX, .help = "steps behind it"),
-    LK_MEMBER_END,
-};
-#undef ROW
-static const struct lk_record estimate_record = {
-    .size = sizeof(struct lk_estimate), .rows = estimate_rows, .check = check_estimate};
-
-#define ROW(field, ...) LK_MEMBER(struct lk_train_course, field, #field, __VA_ARGS__)
-static const struct lk_member course_rows[] = {
-    ROW(first_step, INT64, REQUIRED,
-        .help = "of the last start; the ones before are a checkpoint's"),
-    ROW(starts, INT64, REQUIRED, .help = "starts that came to a step and a checkpoint"),
-    ROW(checkpoints, INT64, REQUIRED, .help = "checkpoints"),
-    ROW(trained_s, NUMBER, REQUIRED, .help = "seconds in steps that count"),
-    ROW(stalled_s, NUMBER, REQUIRED, .help = "seconds in which checkpoints stopped training"),
-    ROW(starting_s, NUMBER, REQUIRED, .help = "seconds from a start, or a failure, to a step"),
-    LK_MEMBER_END,
-};
-#undef ROW
-static const struct lk_record course_record = {.size = sizeof(struct lk_train_course),
-                                               .rows = course_rows};
-
-static enum lk_status skip_gpu(struct lk_json *obj, void *base, const void *root)
-{
-    (void)base;
-    (void)root;
-    (void)lk_json_optional(obj, "gpu");
-    return LK_OK;
-}
-
-/* Write the GPU, if it was sampled. */
-static void write_gpu(struct lk_json_out *o, const void *base, const void *root)
-{
-    const struct result *r = base;
-
-    (void)root;
-    if (r->gpu->summary.n > 0)
-        gpu_state_write(o, "gpu", r->gpu);
-}
-
-static const struct lk_member_own gpu = {"object", skip_gpu, write_gpu, false};
-
-static enum lk_status check_result(struct lk_json *root, void *base)
-{
-    struct result *r = base;
-
-    r->train.n = (int64_t)r->n_steps;
-    return r->n_losses == r->n_steps
-               ? LK_OK
-               : lk_json_error(root, "%zu losses of %zu steps", r->n_losses, r->n_steps);
-}
-
-#define ROW(field, key, ...) LK_MEMBER(struct result, field, key, __VA_ARGS__)
-static const struct lk_member result_rows[] = {
-    ROW(train.skipped, "warmup_steps", INT64, REQUIRED, .help = "first steps, left out of figures"),
-    ROW(train.step_s, "step_s", NUMBERS, NULLABLE, .count = offsetof(struct result, n_steps),
-        .help = "seconds of every step, mean over ranks"),
-    ROW(train.counted_s, "counted_s", NUMBER, OPTIONAL,
-        .help = "seconds from the end of the warm-up to the end of the last step"),
-    ROW(train.loss, "loss", NUMBERS, NULLABLE, .count = offsetof(struct result, n_losses),
-        .help = "loss of every step, mean over ranks and micro-batches"),
-    ROW(train.noise, "noise_scale_samples", OBJECT, REQUIRED, .of = &estimate_record,
-        .help = "gradient noise scale"),
-    ROW(train.verify_max_error, "verify_max_error", NUMBER, OPTIONAL,
-        .help = "largest relative error of a gradient, with --verify"),
-    ROW(train.verify_allowed, "verify_allowed", NUMBER, OPTIONAL, .help = "what was allowed"),
-    ROW(train.course, "course", OBJECT, OPTIONAL, .of = &course_record,
-        .help = "of a run with checkpoints, over all its starts"),
-    ROW(gpu, "gpu", OWN, OPTIONAL, .own = &gpu, .help = "clock, power, throttling of rank 0's GPU"),
-    LK_MEMBER_END,
-};
-#undef ROW
-const struct lk_record run_result_record = {.size = sizeof(struct result),
-                                            .rows = result_rows,
-                                            .schema = "lockstep-result",
-                                            .version = 1,
-                                            .check = check_result};
-
-enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
-                                const struct gpu_state *gpu_state)
-{
-    const struct result file = {*r, (size_t)r->n, (size_t)r->n, gpu_state};
-
-    return lk_record_save(&run_result_record, path, &file);
-}
-
-enum lk_status run_result_read(const char *path, struct lk_train_result *out)
-{
-    struct result file;
-    enum lk_status st = lk_record_load(&run_result_record, path, &file);
-
-    if (st == LK_OK)
-        *out = file.train;
-    return st;
-}
-
 /* ---- Index ---- */
 
 /* One run of the index. */
 struct indexed {
     char *dir;
+    char local_batches[LK_RANK_BATCHES_TEXT];
     int world_size, local_batch, accumulation, repetition;
     uint64_t cap_bytes;
 };
@@ -295,6 +178,8 @@ static const struct lk_member indexed_rows[] = {
     ROW(dir, TEXT, REQUIRED, .help = "folder of the run, below the index"),
     ROW(world_size, INT, REQUIRED, .min = 1, .help = "ranks"),
     ROW(local_batch, INT, REQUIRED, .min = 1, .help = "samples a micro-batch and rank"),
+    ROW(local_batches, CHARS, SPARSE, .help = "of ranks whose batches differ, in order",
+        .without = "all have `local_batch`, else the largest of them"),
     ROW(accumulation, INT, REQUIRED, .min = 1, .help = "micro-batches a step"),
     ROW(cap_bytes, UINT, REQUIRED, .max = INT64_MAX, .help = "gradient bytes that close a bucket"),
     ROW(repetition, INT, REQUIRED, .help = "of the configuration, from 0"),
@@ -321,10 +206,15 @@ enum lk_status run_grid_write_index(const struct run_grid *s, const char *path)
         const struct run_part *part = &s->parts[i];
         const struct lk_config *c = &s->points[part->point].config;
 
-        if (part->done)
-            index.runs[index.n++] =
-                (struct indexed){part->dir,       c->world_size,    c->local_batch,
-                                 c->accumulation, part->repetition, c->cap_bytes};
+        if (!part->done)
+            continue;
+        index.runs[index.n] = (struct indexed){.dir = part->dir,
+                                               .world_size = c->world_size,
+                                               .local_batch = c->local_batch,
+                                               .accumulation = c->accumulation,
+                                               .repetition = part->repetition,
+                                               .cap_bytes = c->cap_bytes};
+        memcpy(index.runs[index.n++].local_batches, c->batches, sizeof c->batches);
     }
     st = lk_record_save(&run_index_record, path, &index);
 out:
@@ -407,7 +297,9 @@ static enum lk_status add_row(const struct run_grid *s, const struct run_options
 {
     const struct run_point *p = &s->points[i];
     const bool trains = o->device != RUN_DEVICE_TIMED;
-    double batch = lk_config_samples(&p->config), throughput = batch / step->value;
+    double batch = lk_config_samples(&p->config);
+    double throughput =
+        run_grid_samples(s, i) / step->value; /* the last of an epoch may have fewer */
     /* In force after the warm-up of the rate; the size of a text is not known here. */
     double rate =
         trains ? lk_optim_rate(&o->train.optim, o->train.optim.warmup_steps, (int64_t)batch) : NAN;
@@ -441,6 +333,22 @@ static struct reference find_reference(const struct run_grid *s, const struct lk
     return ref;
 }
 
+static enum lk_status add_scale_note(const struct run_part *part, struct lk_page *page)
+{
+    const struct lk_train_result *r = &part->result;
+    long long skipped = r->overflown;
+
+    if (!(r->loss_scale > 0))
+        return LK_OK;
+    if (!skipped)
+        return lk_page_note(page, "loss scale at the end: %g; no step overflowed", r->loss_scale);
+    return lk_page_note(page,
+                        "loss scale at the end: %g; %lld step%s overflowed and %s not applied, on "
+                        "any rank",
+                        r->loss_scale, skipped, skipped == 1 ? "" : "s",
+                        skipped == 1 ? "was" : "were");
+}
+
 static enum lk_status add_notes(const struct run_grid *s, const struct run_options *o,
                                 const struct reference *ref, struct lk_table *t,
                                 struct lk_page *page)
@@ -472,7 +380,7 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
                              "verified: largest gradient error %.2g of the float64 reference, "
                              "where %.2g is allowed; parameters bit-identical on all ranks",
                              worst, allowed));
-    return LK_OK;
+    return add_scale_note(most, page);
 }
 
 enum lk_status run_grid_table(const struct run_grid *s, const struct run_options *o,

@@ -87,6 +87,10 @@ enum lk_status run_finish_single(const struct run_options *o, int ranks,
                                  const struct lk_run_set *runs, const char *out,
                                  struct lk_page *page);
 
+/* Return the samples of a step of a point, mean over its repetitions; of results that do not say
+ * it, the configuration's. */
+double run_grid_samples(const struct run_grid *s, size_t point);
+
 /* Write result.json. gpu_state is rank 0's; one that was not sampled is left out. */
 enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
                                 const struct gpu_state *gpu_state);

@@ -12,7 +12,6 @@
 #include "facts/job.h"
 #include "kernels/ops.h"
 #include "reports/whatif_module.h"
-#include "runtime/comm/comm_fault.h"
 
 #include <limits.h>
 #include <math.h>
@@ -41,14 +40,8 @@ static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
     X(LK_ALGO_HIERARCHICAL, "hierarchical")
 #define NAME(type, name) name,
 static const char *const algorithms[] = {OFFERED(NAME) NULL};
-#undef NAME
 static const enum lk_algo offered[] = {OFFERED(LK_WORD_VALUE)};
-/* Types that a run trains in, the default first. */
-#define TRAINED(X)       X(LK_F32, "float32") X(LK_BF16, "bfloat16")
-#define NAME(type, name) name,
-static const char *const dtypes[] = {TRAINED(NAME) NULL};
 #undef NAME
-static const enum lk_dtype trained[] = {TRAINED(LK_WORD_VALUE)};
 #define NAME(value, name) name,
 const char *const run_devices[] = {LK_DEVICE_LIST(NAME) NULL};
 const char *const run_comms[] = {[RUN_COMM_AUTO] = "auto", LK_COMM_LIST(NAME) NULL};
@@ -91,10 +84,10 @@ void lk_command_backends(FILE *out)
          .help = "optimizer steps to measure")                                                     \
     BOTH("warmup", train.warmup_steps, INT, .min = 0, .max = 1e9, .fallback = "5",                 \
          .help = "optimizer steps that come first; recorded, but left out of the statistics")      \
-    RUN("local-batch", train.local_batch, INT, .letter = 'b', .min = 1, .max = 1e6, .fallback = "8",     \
-        .help = "samples of a micro-batch on one rank")                                            \
-    REPLAY("local-batch", train.local_batch, INT, .letter = 'b', .min = 1, .max = 1e6,                   \
-           .help = "samples of a micro-batch on one rank (the job's usual)")                       \
+    RUN("local-batch", local_batch, INTS, .letter = 'b', .min = 1, .max = 1e6, .fallback = "8",    \
+        .help = "samples of a micro-batch on one rank; several numbers: of each rank (docs/ddp.md)") \
+    REPLAY("local-batch", local_batch, INTS, .letter = 'b', .min = 1, .max = 1e6,                  \
+           .help = "samples of a micro-batch on one rank (the job's usual); several numbers: of each rank") \
     RUN("accumulation", train.reducer.accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX,    \
         .fallback = "1", .help = "micro-batches of an optimizer step")                             \
     REPLAY("accumulation", train.reducer.accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX, \
@@ -146,8 +139,14 @@ void lk_command_backends(FILE *out)
     RUN("workers", train.workers, INT, .min = 1, .max = 1000, .fallback = "1",                     \
         .help = "threads that prepare them; the data are the same with any number")                \
     RUN("shuffle", train.sampler.shuffle, FLAG, .fallback = "yes", .help = "shuffle every epoch")          \
-    RUN("drop-last", train.sampler.drop_last, FLAG, .fallback = "no",                                      \
-        .help = "if the ranks do not divide the samples, leave the rest out instead of repeating some")    \
+    RUN("uneven", train.sampler.uneven, CHOICE, .choices = lk_unevens, .fallback = "auto",         \
+        .help = "samples of an epoch that fill no batch of all ranks: an error (auto: not of synthetic data, where they are dropped); pad: repeat the first; drop: " \
+                "leave out; join: ranks that ran out shadow the others' collectives (docs/ddp.md)") \
+    RUN("drop-last", drop_last, FLAG, .fallback = "no", .help = "the same as --uneven=drop")       \
+    RUN("join-divide", train.divide, CHOICE, .choices = lk_divides, .fallback = "initial",         \
+        .help = "gradients while ranks have run out: by the initial or active ranks, or by samples") \
+    RUN("rank-samples", rank_samples, INTS, .min = 1, .max = 1e12,                                 \
+        .help = "--uneven=join: the most that each rank reads in an epoch, for ranks that run out early") \
     HEAD("data", "input-delay", train.input_delay_s, TIME, .min = 0, .max = 3600, .fallback = "0s", \
          .help = "minimum time to prepare a batch")                                       \
     RUN("optimizer", train.optim.kind, CHOICE, .group = "optimizer", .choices = optimizers,        \
@@ -201,13 +200,17 @@ void lk_command_backends(FILE *out)
          .help = "powersgd compresses a matrix to fewer than its elements over this, or not at all") \
     BOTH("sharding", sharding, CHOICE, .choices = shardings, .fallback = "auto",                   \
          .help = "what ranks divide among them, or average (docs/ddp.md): ddp, zero1, zero2, zero3, " \
-                 "shard-grad-op, hsdp, local-sgd, diloco; async is forecast only; auto: ddp, in replay the job's") \
+                 "shard-grad-op, hsdp, local-sgd, diloco; async: gradients are late; auto: ddp, in replay the job's") \
+    RUN("data-parallel", train.model.replicas, INT, .min = 2, .max = 64,                           \
+        .help = "devices, threads, of one process, as torch.nn.DataParallel: compare it with -nK") \
     BOTH("shard-group", train.reducer.shard_group, INT, .min = 1, .max = 1024,                     \
          .help = "hsdp: neighbouring ranks that share one copy of the model")                      \
     BOTH("reduce", reduce, CHOICE, .choices = reductions, .fallback = "auto",                      \
          .help = "micro-batches whose gradients are reduced: every, last, scatter (hsdp: all-reduced " \
                  "in the last, scattered in every); auto: as the sharding's library does, in replay " \
                  "as the job did")                                                                 \
+    BOTH("staleness", train.reducer.staleness, INT, .min = 1, .max = LK_STALENESS_MAX,             \
+         .help = "async: steps by which gradients are applied late (1; in replay the job's)")      \
     RUN("period", train.averaging.period, INT, .min = 1, .max = 1e9, .fallback = "1",              \
         .help = "local-sgd, diloco: steps from averaging to averaging")                            \
     REPLAY("period", train.averaging.period, INT, .min = 1, .max = 1e9,                            \
@@ -226,8 +229,13 @@ void lk_command_backends(FILE *out)
         .help = "steps between comparisons of all ranks' parameters (docs/run.md); 0: never")      \
     RUN("device", device, CHOICE, .group = "machine", .choices = run_devices, .fallback = "cpu",   \
         .help = "device that computes: CPU or GPU (docs/gpu.md); timed: waits for the modelled time instead")              \
-    RUN("dtype", dtype, CHOICE, .choices = dtypes, .fallback = "float32",                          \
-        .help = "type of weights, activations and gradients; bfloat16 needs --device=cuda, sums in float32") \
+    RUN("dtype", dtype, CHOICE, .choices = run_dtypes, .fallback = "float32",                          \
+        .help = "type of weights, activations and gradients; sums and the optimizer's weights are float32") \
+    RUN("loss-scale", loss_scale, TEXT, .word = "WORD", .words = &lk_loss_scale_words, \
+        .fallback = "auto",                                                                        \
+        .help = "factor of the loss, taken out of gradients again: a number, dynamic (GradScaler's rule, from 65536 or START) or none; auto: dynamic with --dtype=float16") \
+    RUN("growth-interval", train.scaler.growth_interval, INT, .min = 1, .max = 1e9, .fallback = "2000", \
+        .help = "a dynamic loss scale doubles after so many steps without overflow")               \
     RUN("attention", train.device_config.attention, CHOICE, .choices = attentions,                 \
         .fallback = "auto",                                                                        \
         .help = "whose attention on a GPU; auto: cuDNN's where it has one (bfloat16), else own")   \
@@ -323,31 +331,10 @@ static bool demands_fusion(const struct lk_fuse *f)
     return false;
 }
 
-/* Parse "RANK:FACTOR". */
-static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, double *out_factor)
-{
-    return lk_fail_context(lk_parse_factor_at(text, 1023, out_rank, out_factor), "--slow-rank=%s",
-                           text);
-}
-
 static struct run_sharding sharding_of(const struct run_options *o)
 {
     return (struct run_sharding){o->sharding, o->reduce, o->train.reducer.shard_group,
                                  o->sync_every};
-}
-
-/* Return a rank's factor: 1 for all but the slow one. */
-static enum lk_status slowdown(const char *text, int rank, double *out)
-{
-    enum lk_status st = LK_OK;
-    int64_t slow = -1;
-    double factor = 1;
-
-    if (text)
-        st = parse_slow_rank(text, &slow, &factor);
-    if (st == LK_OK)
-        *out = slow == rank ? factor : 1;
-    return st;
 }
 
 /*
@@ -407,13 +394,12 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--checkpoint-dir and --keep need --checkpoint-every"},
         {timed && (o->train.export_path || o->train.import_path),
          "--export and --import: the timed device computes no weights"},
-        {o->dtype != d->dtype && !cuda, "--dtype=bfloat16 needs --device=cuda"},
         {o->train.device_config.attention != d->train.device_config.attention && !cuda,
          "--attention needs --device=cuda"},
-        {o->train.device_config.attention == LK_ATTENTION_CUDNN && o->dtype == d->dtype && cuda,
-         "--attention=cudnn needs --dtype=bfloat16"},
         {demands_fusion(&o->train.fuse) && !cuda,
          "--fuse with another name than optimizer needs --device=cuda"},
+        {lk_sharding_traits(run_sharding_scheme(&sharding))->pace == LK_PACE_BOUNDED && cuda,
+         "--sharding=async is not built for --device=cuda"},
         {o->train.device_config.deterministic && !cuda, "--deterministic needs --device=cuda"},
         {o->slow_rank && !timed, "--slow-rank needs --device=timed"},
         {o->train.device_config.timed_flops != d->train.device_config.timed_flops && !timed,
@@ -437,19 +423,19 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->gpu_records == RUN_YES && !o->trace, "--gpu-records=yes needs --trace"},
         {o->merged_trace && !o->trace, "--merged-trace needs --trace"},
         {o->train.verify_steps && !o->train.verify, "--verify-steps needs --verify"},
-        {run_options_measure_several(o) && o->train.export_path,
-         "--export is for a single run, not for a run grid"},
-        {o->repetitions > 1 && o->train.export_path,
-         "--export is for a single run, not repetitions"},
+        {(run_options_measure_several(o) || o->repetitions > 1) && o->train.export_path,
+         "--export is for a single run, not for a run grid or repetitions"},
         {o->train.optim.learning_rate <= 0, "--learning-rate must be above 0"},
     };
 
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         if (rows[i].wrong)
             return lk_fail(LK_EUSAGE, "%s", rows[i].why);
-    LK_PASS(run_sharding_check(&sharding, &o->train, replay, cuda, o->comm == RUN_COMM_MPI));
+    LK_PASS(run_sharding_check(&sharding, &o->train, replay, o->comm == RUN_COMM_MPI));
     LK_PASS(run_options_check_scheme(o, d));
-    st = slowdown(o->slow_rank, 0, &factor);
+    LK_PASS(run_options_check_precision(o, d));
+    LK_PASS(run_options_check_shares(o, d));
+    st = run_options_slowdown(o, 0, &factor);
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
 }
 
@@ -471,8 +457,8 @@ static enum lk_status take_from_job(struct run_options *o)
     run_options_take_hook(&job, o);
     if (!o->overlap)
         o->overlap = 1 + (int)job.overlap;
-    if (!o->train.local_batch)
-        o->train.local_batch = lk_job_usual_batch(&job);
+    if (!o->local_batch.n)
+        o->local_batch = (struct lk_ints){.n = 1, .v = {lk_job_usual_batch(&job)}};
     if (!o->train.reducer.accumulation)
         o->train.reducer.accumulation = job.accumulation;
     if (!o->first_bucket &&
@@ -503,6 +489,7 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
     if (o->lr_warmup)
         LK_PASS(
             lk_fail_context(lk_optim_parse_warmup(o->lr_warmup, &o->train.optim), "--lr-warmup"));
+    LK_PASS(run_options_parse_precision(o));
     LK_PASS(check(o, &defaults));
     if (o->comm != RUN_COMM_AUTO)
         LK_PASS(lk_fail_context(
@@ -510,40 +497,8 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
             "--algorithm"));
     if (job)
         LK_PASS(take_from_job(o));
+    o->train.sampler.uneven = o->drop_last ? LK_UNEVEN_DROP : o->train.sampler.uneven;
     return LK_OK;
-}
-
-enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks)
-{
-    enum lk_status st = LK_OK;
-    int64_t slow = -1;
-    double factor;
-
-    if (o->slow_rank)
-        st = parse_slow_rank(o->slow_rank, &slow, &factor);
-    if (st == LK_OK && slow >= ranks)
-        st = lk_fail(LK_EUSAGE, "--slow-rank=%s: the ranks are 0 to %d", o->slow_rank, ranks - 1);
-    return st;
-}
-
-enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
-{
-    struct lk_fault *faults = NULL;
-    enum lk_status st = LK_OK;
-    size_t n;
-
-    if (!o->train.comm_config.fault)
-        return LK_OK;
-    LK_PASS(lk_fault_parse(o->train.comm_config.fault, ranks, &faults, &n));
-    for (size_t i = 0; i < n; i++)
-        if ((faults[i].kind == LK_FAULT_SLOW || faults[i].kind == LK_FAULT_FLIP) &&
-            !strcmp(run_devices[o->device], "cuda"))
-            st = lk_fail(LK_EUSAGE,
-                         "--fault=%s: slow links and flipped bits are for collectives of the host, "
-                         "not for --device=cuda",
-                         faults[i].text);
-    free(faults);
-    return st;
 }
 
 bool run_options_measure_several(const struct run_options *o)
@@ -578,9 +533,9 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
     const struct run_sharding sharding = sharding_of(o);
     struct lk_train_config c = o->train;
 
-    LK_PASS(slowdown(o->slow_rank, rank, &c.device_config.slowdown));
+    LK_PASS(run_options_slowdown(o, rank, &c.device_config.slowdown));
     c.device = run_devices[o->device];
-    c.device_config.real = trained[o->dtype];
+    c.device_config.real = run_options_dtype(o);
     c.device_config.local_rank = local_rank;
     c.device_config.hang_ns = c.timeout_ns = lk_ns_from_s(o->timeout_s);
     c.comm = comm_name(o, world_size);
@@ -590,6 +545,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
         share_gpu_limit(&c.comm_config.nccl);
     c.model.seed = c.seed = (uint64_t)o->seed;
     c.reducer.first_bytes = run_options_first_bucket(o);
+    run_options_fill_shares(o, rank, &c);
     run_sharding_fill(&sharding, &c.reducer);
     run_options_fill_hook(o, &c);
     c.reducer.algo = offered[o->algorithm];

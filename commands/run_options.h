@@ -40,6 +40,9 @@ struct run_options {
     const char *hosts; /* other hosts to start them on; NULL: this one */
     const char *ssh;   /* the command that runs another there; NULL: RUN_SSH */
     int64_t seed;
+    struct lk_ints local_batch;  /* one number, of all ranks, or one of each rank */
+    struct lk_ints rank_samples; /* of each rank, an epoch; empty: not given */
+    bool drop_last;
     bool sync_every;
     int sharding;    /* 0: auto, else one more than the lk_sharding */
     int reduce;      /* 0: auto, else one more than the lk_reduction */
@@ -51,8 +54,9 @@ struct run_options {
     bool strong;
     int64_t repetitions; /* 0: not given */
     /* DDP */
-    uint64_t first_bucket; /* 0: by PyTorch's rule */
-    const char *lr_warmup; /* as lk_optim_parse_warmup reads it */
+    uint64_t first_bucket;  /* 0: by PyTorch's rule */
+    const char *lr_warmup;  /* as lk_optim_parse_warmup reads it */
+    const char *loss_scale; /* as lk_scaler_parse reads it */
     /* machine */
     int device, dtype, comm, algorithm;
     const char *fuse; /* as lk_fuse_parse reads it; NULL: nothing */
@@ -93,8 +97,28 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
 /* Check the options of how ranks exchange gradients (commands/run_scheme.c). d: the defaults. */
 enum lk_status run_options_check_scheme(const struct run_options *o, const struct run_options *d);
 
+/* Check the options of how samples are shared (commands/run_shares.c), and, for a run of so many
+ * ranks, that each has a number where numbers are of ranks. */
+enum lk_status run_options_check_shares(const struct run_options *o, const struct run_options *d);
+enum lk_status run_options_check_share_ranks(const struct run_options *o, int ranks);
+/* Fill a rank's batch and what it is dealt; lists are o's. */
+void run_options_fill_shares(const struct run_options *o, int rank, struct lk_train_config *c);
+/* Set the batches of ranks that have their own. */
+enum lk_status run_options_set_batches(const struct run_options *o, struct lk_config *c);
+/* Return how many ranks the lists are of; 0: there are none. */
+int run_options_listed_ranks(const struct run_options *o);
+
 /* Check --fault for a run of `ranks` ranks (INT_MAX: not known). */
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
+
+/* ---- The types of numbers (commands/run_precision.c) ---- */
+extern const char *const run_dtypes[]; /* NULL-ended */
+/* Return the type that is trained in. */
+enum lk_dtype run_options_dtype(const struct run_options *o);
+/* Read --loss-scale, and check it and --dtype against the others. d: the defaults. */
+enum lk_status run_options_parse_precision(struct run_options *o);
+enum lk_status run_options_check_precision(const struct run_options *o,
+                                           const struct run_options *d);
 
 /* Return the compression that is asked for; auto is none. */
 enum lk_compression run_options_compression(const struct run_options *o);
@@ -105,6 +129,8 @@ void run_options_take_hook(const struct lk_job *job, struct run_options *o);
 
 /* Check that --slow-rank names one of `ranks` ranks; LK_EUSAGE else. */
 enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks);
+/* Return a rank's factor: 1 for all but the slow one. */
+enum lk_status run_options_slowdown(const struct run_options *o, int rank, double *out);
 
 /* Return the limit of the first bucket: as given, else 1 MiB with the default cap, else the cap. */
 /* Return true if the options ask for more than one configuration, or for lists of them. */

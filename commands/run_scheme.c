@@ -35,7 +35,6 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
 {
     const struct lk_train_config *t = &o->train, *plain = &d->train;
     const struct lk_hook_config *hook = &t->hook;
-    bool cuda = !strcmp(run_devices[o->device], "cuda");
     enum lk_compression compression = run_options_compression(o);
     bool replay = !strcmp(t->model.name, "replay");
     bool powersgd = compression == LK_COMPRESSION_POWERSGD;
@@ -50,15 +49,11 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
         bool wrong;
         const char *why;
     } rows[] = {
-        {powersgd && cuda, "--compression=powersgd: its orthogonalisation has no CUDA kernel yet"},
         {powersgd && t->verify,
          "--verify: powersgd sends what it left out of a gradient in later steps, so no bound of "
          "one step is known"},
         {powersgd && t->reducer.noise_every,
          "--noise-every: powersgd does not make the mean gradient, whose norm is needed"},
-        {powersgd && (t->checkpoint.every || t->checkpoint.resume),
-         "--checkpoint-every and --resume: powersgd keeps an error on every rank, which a "
-         "checkpoint has not"},
         {!powersgd && !(replay && !o->compression) && /* the job may have it */
              (hook->powersgd_rank != plain->hook.powersgd_rank ||
               hook->powersgd_start != plain->hook.powersgd_start ||
@@ -67,6 +62,8 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
         {!averages && !(replay && !o->sharding) &&
              (a->period != plain->averaging.period || a->warmup),
          "--period and --averaging-warmup are for --sharding=local-sgd and diloco"},
+        {traits->pace != LK_PACE_BOUNDED && !(replay && !o->sharding) && t->reducer.staleness,
+         "--staleness is for --sharding=async"},
         {!diloco && (a->outer_rate != plain->averaging.outer_rate ||
                      a->outer_momentum != plain->averaging.outer_momentum),
          "--outer-learning-rate and --outer-momentum are for --sharding=diloco"},
@@ -74,13 +71,8 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
          "--verify: between averagings ranks differ on purpose, and no global batch is theirs"},
         {averages && t->reducer.noise_every,
          "--noise-every: ranks that average parameters make no mean gradient"},
-        {averages && (t->checkpoint.every || t->checkpoint.resume),
-         "--checkpoint-every and --resume: each rank has an optimizer state of its own when "
-         "parameters are averaged, and a checkpoint has rank 0's"},
         {sharded && compression != LK_COMPRESSION_NONE,
          "--compression is a hook of all-reduces, which --sharding with shards has not"},
-        {sharded && t->clip_norm > 0,
-         "--clip-norm and --sharding exclude each other: no rank has the norm of all gradients"},
         {sharded && layerwise,
          "--optimizer=lars and lamb need whole tensors, of which --sharding gives a rank pieces"},
         {optim->momentum != plain->optim.momentum && moments,
@@ -90,7 +82,16 @@ enum lk_status run_options_check_scheme(const struct run_options *o, const struc
         {optim->beta2 != plain->optim.beta2 && !moments,
          "--beta2 is for --optimizer=adamw and lamb"},
         {optim->eps != plain->optim.eps && !moments, "--epsilon is for --optimizer=adamw and lamb"},
-        {layerwise && cuda, "--optimizer=lars and lamb have no CUDA kernels yet"},
+        {t->model.replicas && (o->ranks > 1 || o->scaling.n || o->hosts),
+         "--data-parallel is one process: it has one rank"},
+        {t->model.replicas && o->device != RUN_DEVICE_CPU,
+         "--data-parallel needs --device=cpu: other devices are not built"},
+        {t->model.replicas && sharded,
+         "--data-parallel and --sharding exclude each other: device 0 has whole weights"},
+        {t->model.replicas > o->local_batch.v[0],
+         "--data-parallel: each device needs a sample of --local-batch"},
+        {t->model.replicas && (t->verify || t->model.sync_batch_norm),
+         "--data-parallel: --verify and --sync-batch-norm know the devices of ranks alone"},
         {optim->trust != plain->optim.trust && optim->kind != LK_OPTIM_LARS,
          "--trust is for --optimizer=lars"},
         {optim->scaling != plain->optim.scaling && !optim->reference_batch,
@@ -119,4 +120,6 @@ void run_options_take_hook(const struct lk_job *job, struct run_options *o)
         t->hook.powersgd_rank = job->powersgd_rank;
     if (!t->averaging.period && scheme_of(o) == job->sharding)
         t->averaging.period = job->averaging_period;
+    if (!t->reducer.staleness && scheme_of(o) == job->sharding)
+        t->reducer.staleness = job->staleness;
 }

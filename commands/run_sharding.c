@@ -9,30 +9,41 @@ enum lk_sharding run_sharding_scheme(const struct run_sharding *s)
 }
 
 enum lk_status run_sharding_check(const struct run_sharding *s, const struct lk_train_config *train,
-                                  bool replay, bool cuda, bool mpi)
+                                  bool replay, bool mpi)
 {
     const struct lk_sharding_traits *traits = lk_sharding_traits(run_sharding_scheme(s));
     bool sharded = traits->sharers != LK_SHARERS_NONE;
     bool grouped = traits->sharers == LK_SHARERS_GROUP;
+    bool late = traits->pace == LK_PACE_BOUNDED;
     bool known = s->scheme || !replay; /* else the job says it */
     const struct {
         bool wrong;
         const char *why;
     } rows[] = {
-        {traits->pace == LK_PACE_FREE,
-         "--sharding=async is forecast only (lockstep whatif); a run takes the other words"},
-        {sharded && cuda, "--sharding other than ddp is not built for --device=cuda"},
+        {late && train->reducer.noise_every, "--noise-every and --sharding=async exclude each "
+                                             "other: a step does not wait for its norms"},
+        {late && train->fuse.wish[LK_FUSE_OPTIMIZER] == LK_FUSE_YES,
+         "--fuse=optimizer and --sharding=async exclude each other: gradients are applied later"},
+        {late && train->reducer.plant > LK_PLANT_SHARED_SHARD,
+         "--plant and --sharding=async: it has dropped-bucket, wrong-divisor and shared-shard"},
+        {late && train->reducer.accumulation > 1 &&
+             (s->sync_every || s->reduce == 1 + LK_REDUCTION_EVERY),
+         "--sharding=async reduces gradients of the last micro-batch alone: it waits in no other"},
+        {late && train->model.sync_batch_norm,
+         "--sync-batch-norm and --sharding=async exclude each other: SyncBatchNorm is a barrier"},
+        {late && train->verify && train->clip_norm > 0,
+         "--verify and --clip-norm exclude each other with --sharding=async"},
         {sharded && train->reducer.noise_every,
          "--noise-every and --sharding exclude each other: no rank has the whole mean gradient"},
         {sharded && train->fuse.wish[LK_FUSE_OPTIMIZER] == LK_FUSE_YES,
          "--fuse=optimizer and --sharding exclude each other: shards are updated behind backward"},
-        {sharded && train->reducer.plant > LK_PLANT_SHARED_SHARD,
-         "--plant and --sharding: sharded training has dropped-bucket, wrong-divisor and "
-         "shared-shard"},
+        {sharded && train->reducer.plant > LK_PLANT_OVERFLOW,
+         "--plant and --sharding: sharded training has dropped-bucket, wrong-divisor, "
+         "shared-shard and overflow"},
         {grouped && !s->group, "--sharding=hsdp needs --shard-group"},
         {!grouped && s->group && known, "--shard-group needs --sharding=hsdp"},
         {grouped && mpi,
-         "--sharding=hsdp needs --comm=tcp: mpi has no collectives of a part of the ranks"},
+         "--sharding=hsdp needs --comm=tcp or nccl: mpi has no collectives of a part of the ranks"},
         {!grouped && s->reduce == 1 + LK_REDUCTION_SCATTER && known,
          "--reduce=scatter needs --sharding=hsdp"},
         {s->reduce && s->sync_every, "--reduce and --sync-every exclude each other"},
@@ -74,6 +85,8 @@ void run_sharding_fill(const struct run_sharding *s, struct lk_reducer_config *c
                              : usual.reduce;
     c->sharding = run_sharding_scheme(s);
     c->shard_group = s->group;
+    if (lk_sharding_traits(c->sharding)->pace == LK_PACE_BOUNDED)
+        c->staleness = c->staleness ? c->staleness : usual.staleness;
     c->no_sync = reduce == LK_REDUCTION_LAST;
     c->scatter = reduce == LK_REDUCTION_SCATTER;
 }

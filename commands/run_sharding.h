@@ -21,10 +21,10 @@ struct run_sharding {
 enum lk_sharding run_sharding_scheme(const struct run_sharding *s);
 /*
  * Check the options, and what else they exclude, in train, which options filled. LK_EUSAGE names
- * both. replay: the job may say more; cuda, mpi: the device, the communicator.
+ * both. replay: the job may say more; mpi: the communicator.
  */
 enum lk_status run_sharding_check(const struct run_sharding *s, const struct lk_train_config *train,
-                                  bool replay, bool cuda, bool mpi);
+                                  bool replay, bool mpi);
 /* Check that groups (0: none) divide so many ranks; LK_EUSAGE else. One rank divides nothing. */
 enum lk_status run_sharding_check_ranks(int group, int ranks);
 /* Take the job's sharding, and the micro-batches that it reduces, unless other ones are given. */

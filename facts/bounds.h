@@ -8,6 +8,7 @@ enum {
     LK_BATCH_MAX = 1 << 30,         /* samples a micro-batch */
     LK_ACCUMULATION_MAX = 100000,   /* micro-batches a step: a forecast looks at each */
     LK_POWERSGD_RANK_MAX = 1 << 20, /* of the factors */
+    LK_STALENESS_MAX = 64,          /* steps; each takes memory of all gradients */
     LK_NICS_MAX = 1024,             /* network links a node */
     LK_CHANNELS_MAX = 1 << 24,      /* channels of a normalisation layer */
     LK_SHAPE_MAX = 1 << 30          /* layers, widths, heads, tokens of a transformer */

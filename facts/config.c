@@ -3,6 +3,8 @@
 
 #include "facts/bounds.h"
 
+#include <string.h>
+
 const struct lk_words lk_sharding_words = LK_WORDS("a sharding", LK_SHARDING_LIST);
 const struct lk_words lk_reduction_words = LK_WORDS("a way to reduce", LK_REDUCTION_LIST);
 const struct lk_words lk_overlap_mode_words = LK_WORDS("a way to overlap", LK_OVERLAP_MODE_LIST);
@@ -56,9 +58,9 @@ int lk_config_replicas(const struct lk_config *c)
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
 {
     return a->world_size == b->world_size && a->nodes == b->nodes &&
-           a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
-           a->reduce == b->reduce && a->first_bytes == b->first_bytes &&
-           a->cap_bytes == b->cap_bytes &&
+           a->local_batch == b->local_batch && !strcmp(a->batches, b->batches) &&
+           a->accumulation == b->accumulation && a->reduce == b->reduce &&
+           a->first_bytes == b->first_bytes && a->cap_bytes == b->cap_bytes &&
            or_one(a->tensor_parallel) == or_one(b->tensor_parallel) &&
            or_one(a->pipeline_parallel) == or_one(b->pipeline_parallel) &&
            lk_config_same_scheme(a, b);
@@ -69,11 +71,16 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
     return a->algo == b->algo && a->grad_dtype == b->grad_dtype &&
            a->compression == b->compression && a->powersgd_rank == b->powersgd_rank &&
            a->overlap == b->overlap && a->sharding == b->sharding &&
-           a->shard_group == b->shard_group && a->averaging_period == b->averaging_period;
+           a->shard_group == b->shard_group && a->averaging_period == b->averaging_period &&
+           a->staleness == b->staleness;
 }
 
 double lk_config_samples(const struct lk_config *c)
 {
+    struct lk_rank_batches b;
+
+    if (*c->batches && lk_rank_batches_parse(c->batches, &b) == LK_OK)
+        return (double)b.sum * c->accumulation;
     return (double)lk_config_replicas(c) * or_one(c->local_batch) * c->accumulation;
 }
 
@@ -145,6 +152,8 @@ void lk_config_shard(struct lk_config *c, enum lk_sharding s, enum lk_reduction 
     bool same = c->sharding == s && usual != LK_REDUCED_AS_JOB;
 
     c->sharding = s;
+    if (traits[s].pace == LK_PACE_BOUNDED && !c->staleness)
+        c->staleness = 1;
     if (same) /* it may reduce otherwise than its library does */
         return;
     if (before != LK_REDUCED_AS_JOB) /* its habit says nothing of the job's plain DDP */
@@ -161,7 +170,9 @@ bool lk_config_keeps_gradients(const struct lk_config *c)
 
 bool lk_config_is_synchronous(const struct lk_config *c)
 {
-    return lk_sharding_traits(c->sharding)->pace == LK_PACE_STEP;
+    enum lk_pace pace = lk_sharding_traits(c->sharding)->pace;
+
+    return pace == LK_PACE_STEP || (pace == LK_PACE_BOUNDED && !c->staleness);
 }
 
 bool lk_config_meets_seldom(const struct lk_config *c)

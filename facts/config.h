@@ -11,6 +11,7 @@
 #include "base/words.h"
 #include "facts/coll.h"
 #include "facts/dtype.h"
+#include "facts/rank_batches.h"
 #include "facts/sharding.h"
 
 #include <stdbool.h>
@@ -62,10 +63,13 @@ enum lk_dtype lk_grad_dtype_elem(enum lk_grad_dtype d);
 struct lk_config {
     int world_size; /* the world size: ranks of one GPU each, of all replicas */
     int nodes;
-    int local_batch;                 /* samples of a replica's micro-batch; 0: not known */
-    int accumulation;                /* micro-batches a step */
-    enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
-    uint64_t first_bytes, cap_bytes; /* bucket limits; 0: not known */
+    int local_batch; /* samples of a replica's micro-batch; 0: not known. Of unlike ranks the most
+                      */
+    char batches[LK_RANK_BATCHES_TEXT]; /* of unlike ranks, as facts/rank_batches.h writes them; "":
+                                           all have the local batch */
+    int accumulation;                   /* micro-batches a step */
+    enum lk_reduction reduce;           /* the micro-batches whose gradients are reduced */
+    uint64_t first_bytes, cap_bytes;    /* bucket limits; 0: not known */
     enum lk_algo algo;               /* of the collectives; AUTO: what the cluster would choose */
     enum lk_grad_dtype grad_dtype;   /* dtype that gradients are produced in */
     enum lk_compression compression; /* communication hook */
@@ -75,6 +79,7 @@ struct lk_config {
     int shard_group;      /* ranks that share one copy of the model (LK_SHARERS_GROUP; 0: those of a
                              node)      or that meet in every step (LK_PACE_PERIOD; 0: none) */
     int averaging_period; /* LK_PACE_PERIOD: steps from one averaging to the next, 1 or more */
+    int staleness;        /* LK_PACE_BOUNDED: steps by which gradients are applied late */
     /*
      * GPUs that split each layer of one copy of the model, and stages that its layers are split
      * into: a replica is their product, and gradients are reduced over replicas. Ranks are numbered
@@ -95,7 +100,7 @@ struct lk_scaling_point {
 /* Return true if all members are equal. */
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b);
 /* Return true if gradients are exchanged alike: algorithm, dtype, compression, overlap, sharding
- * with its group and averaging period. */
+ * with its group, averaging period and staleness. */
 bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b);
 /* Return the GPUs of a replica, 1 or more, and how many whole replicas the GPUs hold. */
 int lk_config_replica_gpus(const struct lk_config *c);
@@ -123,7 +128,8 @@ bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch
  * number), which then hold more ranks each. LK_EUSAGE: the ranks do not divide equally among them,
  * or are no whole replicas. */
 enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most);
-/* Set the scheme, and `reduce` as its library does; own: as the job's plain DDP does. */
+/* Set the scheme, `reduce` as its library does, and a staleness of 1 where there is none and the
+ * scheme has one; own: as the job's plain DDP does. */
 void lk_config_shard(struct lk_config *c, enum lk_sharding s, enum lk_reduction own);
 /* Return true if a rank keeps its whole gradients from one micro-batch to the next. */
 bool lk_config_keeps_gradients(const struct lk_config *c);

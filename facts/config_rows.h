@@ -20,6 +20,9 @@
                   .help = "nodes, at most as many as GPUs"),                                       \
         LK_MEMBER(type, in local_batch, "local_batch", INT, REQUIRED, .min = (least),              \
                   .max = LK_BATCH_MAX, .help = "samples a micro-batch and GPU" unknown),           \
+        LK_MEMBER(type, in batches, "local_batches", CHARS, SPARSE,                                \
+                  .help = "of GPUs whose batches differ, in order: 2x8+4 is 8, 8 and 4",           \
+                  .without = "all have `local_batch`, else the largest of them"),                  \
         LK_MEMBER(type, in accumulation, "accumulation", INT, REQUIRED, .min = 1,                  \
                   .max = LK_ACCUMULATION_MAX, .help = "micro-batches a step")
 
@@ -33,6 +36,8 @@
         LK_MEMBER(type, in averaging_period, "period", INT, SPARSE, .max = 1e9,                    \
                   .help = "steps from one averaging of parameters to the next",                    \
                   .without = "none"),                                                              \
+        LK_MEMBER(type, in staleness, "staleness", INT, SPARSE, .max = LK_STALENESS_MAX,           \
+                  .help = "steps by which async applies gradients late", .without = "0"),          \
         LK_MEMBER(type, in compression, "compression", WORD, SPARSE,                               \
                   .words = &lk_compression_words, .help = "communication hook of gradients"),      \
         LK_MEMBER(type, in powersgd_rank, "powersgd_rank", INT, SPARSE,                            \

@@ -78,7 +78,7 @@ static bool part_differs(const struct lk_config *a, const struct lk_config *b, e
 {
     switch (part) {
     case LOCAL_BATCH:
-        return a->local_batch != b->local_batch;
+        return a->local_batch != b->local_batch && !*b->batches; /* which an axis says */
     case ACCUMULATION:
         return a->accumulation != b->accumulation;
     case BUCKET_CAP:

@@ -387,6 +387,9 @@ static enum lk_status check_replicas(struct lk_json *root, const struct lk_job *
             return lk_json_error(lk_json_item(lk_json_optional(root, "runs"), i),
                                  "gpus: %d are no whole replicas of %d", c->world_size,
                                  lk_config_replica_gpus(c));
+        if (lk_rank_batches_check(c->batches, c->world_size, c->local_batch) != LK_OK)
+            return lk_json_error(lk_json_item(lk_json_optional(root, "runs"), i),
+                                 "local_batches: %s", lk_error_text());
     }
     return LK_OK;
 }
@@ -442,6 +445,9 @@ static const struct lk_member job_rows[] = {
                 "not known"),
     ROW(find_unused_parameters, "find_unused_parameters", BOOL, OPTIONAL,
         .help = "DDP's option: one more small all-reduce a step"),
+    ROW(global_norm, "global_norm", BOOL, OPTIONAL,
+        .help = "gradients are clipped by their norm, or a step whose scaled loss overflowed is "
+                "skipped: where gradients are sharded, an all-reduce of 4 bytes before the update"),
     ROW(optimizer, "optimizer", WORD, OPTIONAL, .words = &lk_job_optimizer_words,
         .help = "what keeps states beside the parameters: for memory"),
     ROW(master_weights, "master_weights", BOOL, OPTIONAL,

@@ -135,8 +135,9 @@ struct lk_job {
     enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
     enum lk_overlap_mode overlap;    /* of collectives with compute, in all runs */
     enum lk_sharding sharding;       /* what ranks divide, in all runs of several */
-    int shard_group;                 /* as lk_config's, as the next three */
+    int shard_group;                 /* as lk_config's, as the next four */
     int averaging_period;
+    int staleness;
     enum lk_compression compression;
     int powersgd_rank;
     int tensor_parallel,
@@ -151,6 +152,7 @@ struct lk_job {
     size_t n_runs;
     int prefetch_depth; /* batches prepared ahead; 0: none */
     bool find_unused_parameters;
+    bool global_norm;      /* the update waits for a number of all gradients */
     bool recorded_buckets; /* tensors are buckets, as a trace has them: their tensors are unknown */
     struct lk_job_sync_bn *sync_bn; /* in forward order */
     size_t n_sync_bn;

@@ -36,12 +36,17 @@
 #define LK_SHAPE_CONFIG_KEY      "model_shape"
 #define LK_ACTIVATION_CONFIG_KEY "activation_bytes_per_sample"
 #define LK_SYNC_BN_CONFIG_KEY    "sync_batch_norm_layers"
+/* "yes" in our own runs whose update waits for a number of all gradients: for clipping, or to skip
+ * a step whose scaled loss overflowed. */
+#define LK_NORM_CONFIG_KEY "global_norm"
+/* Devices of the one process of DataParallel, in our own runs. */
+#define LK_REPLICAS_CONFIG_KEY "data_parallel_devices"
 /* Number of gradients in each backward of an import that has no sizes of them. */
 #define LK_GRADIENTS_CONFIG_KEY "gradients_a_backward"
 
 struct lk_run_facts {
     enum lk_job_optimizer optimizer; /* sgd with momentum is LK_JOB_OPTIMIZER_MOMENTUM */
-    bool master_weights;             /* weights in bfloat16 have exact ones beside them */
+    bool master_weights;             /* weights of 16 bit have exact ones beside them */
     int prefetch;                    /* batches prepared ahead; -1: unknown */
     bool shared_gpu; /* ranks took turns on a GPU (--share-gpu): its times mean nothing */
     /* The reason why GPU records are missing, borrowed from the header; NULL: they are not. */
@@ -49,6 +54,7 @@ struct lk_run_facts {
     double gpu_max_sm_clock_mhz, gpu_power_limit_w; /* NaN: unknown */
     struct lk_job_transformer transformer;          /* layers 0: the model is none, or unknown */
     double activation_bytes;                        /* of a sample; NaN: unknown */
+    bool global_norm;                               /* as LK_NORM_CONFIG_KEY says */
 };
 
 /* LK_EPARSE: the recorded prefetch depth is not a count. */

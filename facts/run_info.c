@@ -29,10 +29,12 @@ static enum lk_status check_info(struct lk_json *obj, void *base)
 {
     const struct lk_run_info *i = base;
 
-    return i->rank < i->world_size
+    if (i->rank >= i->world_size)
+        return lk_json_error(lk_json_optional(obj, "rank"), "%d is not below the world size %d",
+                             i->rank, i->world_size);
+    return lk_rank_batches_check(i->local_batches, i->world_size, i->local_batch) == LK_OK
                ? LK_OK
-               : lk_json_error(lk_json_optional(obj, "rank"), "%d is not below the world size %d",
-                               i->rank, i->world_size);
+               : lk_json_error(lk_json_optional(obj, "local_batches"), "%s", lk_error_text());
 }
 
 #define ROW(field, ...) LK_MEMBER(struct lk_run_info, field, #field, __VA_ARGS__)
@@ -49,6 +51,8 @@ static const struct lk_member info_rows[] = {
     ROW(nodes, INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "nodes of the run"),
     ROW(local_batch, INT, REQUIRED, .min = 1, .max = LK_BATCH_MAX,
         .help = "samples a micro-batch and rank"),
+    ROW(local_batches, CHARS, SPARSE, .help = "of ranks whose batches differ, in order: 2x8+4",
+        .without = "all have `local_batch`, else the largest of them"),
     ROW(accumulation, INT, REQUIRED, .min = 1, .max = LK_ACCUMULATION_MAX,
         .help = "micro-batches a step"),
     ROW(no_sync, BOOL, REQUIRED, .help = "gradients are reduced on the last micro-batch alone"),
@@ -60,6 +64,8 @@ static const struct lk_member info_rows[] = {
         .help = "rank of powersgd's factors", .without = "no powersgd"),
     ROW(period, INT, SPARSE, .max = 1e9,
         .help = "steps from one averaging of parameters to the next", .without = "none"),
+    ROW(staleness, INT, SPARSE, .max = LK_STALENESS_MAX,
+        .help = "steps by which async applies gradients late", .without = "0"),
     ROW(sharding, WORD, SPARSE, .words = &lk_sharding_words, .help = "what ranks divide"),
     ROW(shard_group, INT, SPARSE, .max = LK_RANKS_MAX,
         .help = "ranks that share one copy of the model", .without = "all"),
@@ -81,6 +87,27 @@ static const struct lk_member info_rows[] = {
 #undef ROW
 const struct lk_record lk_run_info_record = {
     .size = sizeof(struct lk_run_info), .rows = info_rows, .check = check_info};
+
+bool lk_run_info_same_batches(const struct lk_run_info *a, const struct lk_run_info *b)
+{
+    return a->local_batch == b->local_batch && !strcmp(a->local_batches, b->local_batches);
+}
+
+const char *lk_run_info_batches(const struct lk_run_info *i, char buf[16])
+{
+    snprintf(buf, 16, "%d", i->local_batch);
+    return *i->local_batches ? i->local_batches : buf;
+}
+
+double lk_run_info_samples(const struct lk_run_info *i)
+{
+    struct lk_config c = {.world_size = i->world_size,
+                          .local_batch = i->local_batch,
+                          .accumulation = i->accumulation};
+
+    memcpy(c.batches, i->local_batches, sizeof c.batches);
+    return lk_config_samples(&c);
+}
 
 void lk_run_info_fini(struct lk_run_info *i)
 {
@@ -255,6 +282,7 @@ enum lk_status lk_run_facts_read(const struct lk_run_info *info, struct lk_run_f
         .gpu_power_limit_w = number_of(lk_run_info_value(info, LK_GPU_CONFIG_POWER_LIMIT)),
         .transformer = transformer_of(lk_run_info_value(info, LK_SHAPE_CONFIG_KEY),
                                       lk_run_info_value(info, "dtype")),
+        .global_norm = is(lk_run_info_value(info, LK_NORM_CONFIG_KEY), "yes"),
         .activation_bytes = number_of(lk_run_info_value(info, LK_ACTIVATION_CONFIG_KEY)),
     };
     if (records && !strncmp(records, none, sizeof none - 1))

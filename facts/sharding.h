@@ -33,7 +33,7 @@ enum lk_reduction { LK_REDUCTION_LIST(LK_WORD_VALUE) LK_REDUCTION_COUNT };
 /* A scheme's library reduces so where nothing else is asked for. */
 enum lk_reduced {
     LK_REDUCED_AS_JOB, /* DDP: the last with no_sync, else every */
-    LK_REDUCED_LAST,   /* ZeRO-1 of DeepSpeed */
+    LK_REDUCED_LAST,   /* ZeRO-1 of DeepSpeed; late gradients */
     LK_REDUCED_EVERY   /* ZeRO-2 and 3; FSDP, and HSDP with its all-reduce (pytorch#126166) */
 };
 
@@ -50,7 +50,7 @@ enum lk_pace {
     LK_PACE_STEP,   /* in every step */
     LK_PACE_PERIOD, /* when parameters are averaged, every averaging_period steps; in a shard group,
                        if there is one, in every step */
-    LK_PACE_FREE    /* never */
+    LK_PACE_BOUNDED /* for the gradients of the step `staleness` steps ago; 0: in every step */
 };
 
 struct lk_sharding_traits {
@@ -90,9 +90,8 @@ struct lk_sharding_traits {
       .pace = LK_PACE_PERIOD)                                                                      \
     X(LK_SHARDING_DILOCO, "diloco", "an outer optimizer every period of steps", .copies = 2,       \
       .pace = LK_PACE_PERIOD)                                                                      \
-    X(LK_SHARDING_ASYNC, "async", "asynchronous updates, no barrier between ranks",                \
-      .sharers = LK_SHARERS_ALL, .states = true, .scatters = true, .reduced = LK_REDUCED_LAST,     \
-      .gathers = LK_GATHERS_AFTER, .pace = LK_PACE_FREE)
+    X(LK_SHARDING_ASYNC, "async", "gradients are applied some steps late: bounded staleness",      \
+      .buckets = true, .reduced = LK_REDUCED_LAST, .pace = LK_PACE_BOUNDED)
 #define LK_SHARDING_LIST(X)                                                                        \
     X(LK_SHARDING_DDP, "ddp", "every rank keeps all; gradients are all-reduced", .buckets = true)  \
     LK_SHARDING_OTHERS(X)

@@ -60,21 +60,23 @@ struct lk_run_tensor {
 struct lk_run_info {
     char *run_id; /* the same on all ranks of a run */
     int rank, world_size, local_rank, nodes;
-    char *host;                   /* host name */
-    char *device;                 /* "cpu", "timed", or the GPU's name */
-    char *comm;                   /* "self", "tcp", ... */
-    char *model;                  /* e.g. "gpt-nano" */
-    char *sample_unit;            /* e.g. "sequence of 64 tokens" */
-    int local_batch;              /* samples a micro-batch and rank */
-    int accumulation;             /* micro-batches an optimizer step */
-    bool no_sync;                 /* all-reduce only after the last micro-batch */
-    enum lk_overlap_mode overlap; /* that was asked for, of collectives with compute */
-    enum lk_sharding sharding;    /* what ranks divide */
-    int shard_group;              /* ranks that share one copy (LK_SHARERS_GROUP); 0: all */
-    bool scatter; /* without no_sync: groups all-reduce after the last micro-batch only */
+    char *host;        /* host name */
+    char *device;      /* "cpu", "timed", or the GPU's name */
+    char *comm;        /* "self", "tcp", ... */
+    char *model;       /* e.g. "gpt-nano" */
+    char *sample_unit; /* e.g. "sequence of 64 tokens" */
+    int local_batch;   /* samples a micro-batch and rank; of ranks whose batches differ, the most */
+    char local_batches[LK_RANK_BATCHES_TEXT]; /* of those, as lk_config has them */
+    int accumulation;                         /* micro-batches an optimizer step */
+    bool no_sync;                             /* all-reduce only after the last micro-batch */
+    enum lk_overlap_mode overlap;             /* that was asked for, of collectives with compute */
+    enum lk_sharding sharding;                /* what ranks divide */
+    int shard_group; /* ranks that share one copy (LK_SHARERS_GROUP); 0: all */
+    bool scatter;    /* without no_sync: groups all-reduce after the last micro-batch only */
     enum lk_compression compression; /* communication hook of gradients */
     int powersgd_rank;               /* POWERSGD: of the factors */
     int period;                      /* of schemes that average parameters: steps */
+    int staleness;                   /* of LK_PACE_BOUNDED: steps that gradients are late */
     bool simulated;                  /* written by sim/ */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits */
@@ -96,6 +98,12 @@ enum lk_status lk_run_info_config(struct lk_run_info *i, const char *key, const 
 const char *lk_run_info_value(const struct lk_run_info *i, const char *key);
 /* Return the micro-batches of a step whose gradients are reduced. */
 enum lk_reduction lk_run_info_reduction(const struct lk_run_info *i);
+/* Return true if two runs have the same local batches. */
+bool lk_run_info_same_batches(const struct lk_run_info *a, const struct lk_run_info *b);
+/* Return the batches: the local batch, or those that differ. */
+const char *lk_run_info_batches(const struct lk_run_info *i, char buf[16]);
+/* Return the samples of a step of all ranks. */
+double lk_run_info_samples(const struct lk_run_info *i);
 /* Return true for ranks that compute on processors of their host, or only pretend to. */
 bool lk_run_info_on_host(const struct lk_run_info *i);
 extern const struct lk_record lk_run_info_record; /* of struct lk_run_info */

@@ -55,6 +55,7 @@ template <class T> struct gelu_derivative {
 
 /* gelu's derivative, stored and added to the sums of its columns before it is rounded. */
 template <int N, class T> struct gelu_columns {
+    static constexpr int SUMS = 1;
     T *din;
     const T *dout, *in;
     size_t columns;

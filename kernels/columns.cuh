@@ -73,60 +73,90 @@ enum lk_status sum_strips(const struct lk_cuda *c, const char *name, column_sums
 
 /*
  * Sum the columns of a strip of rows: a lane has N columns, a warp of the block every eighth row.
- * add(sum, r, c) adds row r's elements of the N columns from c on.
+ * F::SUMS quantities are summed at once: add(sum, r, c) adds those of row r's elements in the N
+ * columns from c on, the first quantity's N sums coming first. partial: (strips, SUMS, columns).
  */
 template <int N, class F>
 __global__ void __launch_bounds__(LK_COLUMNS_THREADS)
     columns_kernel(float *partial, size_t rows, size_t columns, F add)
 {
-    LK_SHARED(float, sums, LK_COLUMNS_THREADS *N);
+    constexpr int K = N * F::SUMS;
+    LK_SHARED(float, sums, LK_COLUMNS_THREADS *K);
     size_t first = rows * blockIdx.y / gridDim.y, end = rows * (blockIdx.y + 1) / gridDim.y;
     size_t c = ((size_t)blockIdx.x * LK_WARP + threadIdx.x % LK_WARP) * N;
-    float sum[N] = {};
+    float sum[K] = {};
 
     for (size_t r = first + threadIdx.x / LK_WARP; r < end && c < columns; r += LK_COLUMNS_PARTS)
         add(sum, r, c);
 #pragma unroll
-    for (int k = 0; k < N; k++)
+    for (int k = 0; k < K; k++)
         sums[k * LK_COLUMNS_THREADS + threadIdx.x] = sum[k];
     __syncthreads();
     if (threadIdx.x >= LK_WARP || c >= columns)
         return;
-    for (int k = 0; k < N; k++) {
+    for (int k = 0; k < K; k++) {
         float total = 0;
 
         for (int part = 0; part < LK_COLUMNS_PARTS; part++)
             total += sums[k * LK_COLUMNS_THREADS + part * LK_WARP + (int)threadIdx.x];
-        partial[blockIdx.y * columns + c + (size_t)k] = total;
+        partial[(blockIdx.y * F::SUMS + k / N) * columns + c + (size_t)(k % N)] = total;
     }
 }
 
 /*
- * Sum columns of rows that F<N, T>{of...} gives, in at most `most` strips of at least eight rows a
- * warp. wide: 16 bytes of a row may be moved at once, if that divides its columns.
+ * Sum columns of rows that F<N, T>{of...} gives into the workspace, in at most `most` strips, each
+ * of at least eight rows a warp; *out_strips is their number. wide: 16 bytes of a row may be moved
+ * at once, if that divides its columns.
  */
+template <template <int, class> class F, class T, class... A>
+enum lk_status partial_columns(const struct lk_cuda *c, const char *name, size_t rows,
+                               size_t columns, size_t most, bool wide, size_t *out_strips, A... of)
+{
+    constexpr int N = widest<T>;
+    float *partial = static_cast<float *>(c->workspace);
+    size_t strips = strips_of((rows + 63) / 64, F<N, T>::SUMS * columns, most);
+    dim3 grid;
+
+    if (rows > 0 && strips == 0)
+        return lk_fail(LK_EUNSUPPORTED, "%s: sums of %zu columns", name, columns);
+    wide = wide && columns % N == 0;
+    grid =
+        dim3(blocks_for(columns, (size_t)LK_WARP * (wide ? N : 1), UINT32_MAX), (unsigned)strips);
+    *out_strips = strips;
+    return wide ? lk_launch(c, name, grid, LK_COLUMNS_THREADS, 0, columns_kernel<N, F<N, T>>,
+                            partial, rows, columns, F<N, T>{of...})
+                : lk_launch(c, name, grid, LK_COLUMNS_THREADS, 0, columns_kernel<1, F<1, T>>,
+                            partial, rows, columns, F<1, T>{of...});
+}
+
+/* Sum columns as partial_columns does, of one quantity, and add the strips into out. */
 template <template <int, class> class F, class T, class... A>
 enum lk_status sum_columns(const struct lk_cuda *c, const char *name, column_sums<T> out,
                            size_t rows, size_t most, bool wide, bool accumulate, A... of)
 {
-    constexpr int N = widest<T>;
-    float *partial = static_cast<float *>(c->workspace);
-    size_t columns = out.split, strips = strips_of((rows + 63) / 64, columns, most);
-    enum lk_status st;
-    dim3 grid;
+    size_t strips;
+    enum lk_status st = partial_columns<F, T>(c, name, rows, out.split, most, wide, &strips, of...);
 
-    if (rows > 0 && strips == 0)
-        return lk_fail(LK_EUNSUPPORTED, "%s: a bias of %zu elements", name, columns);
-    wide = wide && columns % N == 0;
-    grid =
-        dim3(blocks_for(columns, (size_t)LK_WARP * (wide ? N : 1), UINT32_MAX), (unsigned)strips);
-    st = wide ? lk_launch(c, name, grid, LK_COLUMNS_THREADS, 0, columns_kernel<N, F<N, T>>, partial,
-                          rows, columns, F<N, T>{of...})
-              : lk_launch(c, name, grid, LK_COLUMNS_THREADS, 0, columns_kernel<1, F<1, T>>, partial,
-                          rows, columns, F<1, T>{of...});
     if (st != LK_OK)
         return st;
-    return sum_strips(c, name, out, partial, strips, columns, accumulate);
+    return sum_strips(c, name, out, static_cast<float *>(c->workspace), strips, out.split,
+                      accumulate);
 }
+
+/* Sum the values of a matrix as they are stored. */
+template <int N, class T> struct stored {
+    static constexpr int SUMS = 1;
+    const T *in;
+    size_t stride;
+
+    __device__ void operator()(float (&sum)[N], size_t r, size_t c) const
+    {
+        pack<T, N> from = load<N>(in + r * stride + c);
+
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            sum[k] += to_float(from.x[k]);
+    }
+};
 
 #endif

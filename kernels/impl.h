@@ -12,22 +12,28 @@
 /* args is a const struct lk_<op>_args *. lk_<op>_cuda exists in builds with CUDA only. */
 #define LK_OP_HOST_(op)                                                                            \
     void lk_##op##_cpu(const void *args);                                                          \
-    void lk_##op##_ref(const void *args);
+    void lk_##op##_ref(const void *args);                                                          \
+    void lk_##op##_operands(const void *args, struct lk_operands *out);
 #define LK_OP_CUDA_(op) enum lk_status lk_##op##_cuda(const void *args, const struct lk_cuda *cuda);
 LK_OP_LIST(LK_OP_HOST_)
-LK_OP_CUDA_LIST(LK_OP_CUDA_)
+LK_OP_LIST(LK_OP_CUDA_)
 #undef LK_OP_HOST_
 #undef LK_OP_CUDA_
 
-/* Define the row of an op, whose cost is the function op_cost, with this implementation for cuda.
- */
-#define LK_OP_ROW_(op, on_cuda)                                                                    \
+#ifdef LK_HAVE_CUDA
+#define LK_OP_ON_CUDA_(op) lk_##op##_cuda
+#else
+#define LK_OP_ON_CUDA_(op) NULL
+#endif
+/* Define the row of an op, whose cost is the function op_cost. */
+#define LK_OP_ROW_(op)                                                                             \
     static_assert(sizeof(struct lk_##op##_args) <= LK_OP_ARGS_MAX, #op);                           \
     const struct lk_op lk_op_##op = {.name = #op,                                                  \
                                      .args_bytes = sizeof(struct lk_##op##_args),                  \
                                      .cpu = lk_##op##_cpu,                                         \
                                      .ref = lk_##op##_ref,                                         \
-                                     .cuda = on_cuda,                                              \
+                                     .cuda = LK_OP_ON_CUDA_(op),                                   \
+                                     .operands = lk_##op##_operands,                               \
                                      .cost = op##_cost};
 
 /* Return the cost of an op that reads or writes so many reals and reads so many tokens. */

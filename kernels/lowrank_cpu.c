@@ -1,21 +1,11 @@
 /* Orthonormal columns, float32 and float64: the same loops; sums are float64. */
 #include "kernels/impl.h"
+#include "kernels/lowrank.h"
 
 #include <math.h>
-#include <stdint.h>
 
 /* Less than this share of a column's norm is rounding; see kernels/ops.h. */
 static const double least_share = 0x1p-20;
-
-/* Return element (row, column) of the fixed matrix whose columns take the place of dependent ones:
- * between -1 and 1, by a multiplicative hash (Knuth, The Art of Computer Programming 3, 6.4). */
-static double stand_in(size_t row, size_t column)
-{
-    uint32_t h = (uint32_t)(row + 1) * 2654435769U ^ (uint32_t)(column + 1) * 2246822519U;
-
-    h = (h ^ h >> 15) * 2654435769U;
-    return (double)(h >> 8) * 0x1p-23 - 1;
-}
 
 /* DEFINE(name, type): make the columns orthonormal. */
 #define DEFINE(name, type)                                                                         \
@@ -58,7 +48,7 @@ static double stand_in(size_t row, size_t column)
                                                                                                    \
             if (norm <= least_share * before) {                                                    \
                 for (size_t i = 0; i < a->rows; i++)                                               \
-                    x[i * a->row_stride] = (type)stand_in(i, j);                                   \
+                    x[i * a->row_stride] = (type)lk_lowrank_stand_in(i, j);                        \
                 norm = name##_rest(a, j);                                                          \
             }                                                                                      \
             for (size_t i = 0; i < a->rows && norm > 0; i++)                                       \

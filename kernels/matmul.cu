@@ -5,6 +5,7 @@
  */
 #include "kernels/columns.cuh"
 #include "kernels/map.cuh"
+#include "kernels/product.cuh"
 
 namespace
 {
@@ -17,34 +18,6 @@ template <class T> struct add_elements {
         return from_float<T>(to_float(a) + to_float(b));
     }
 };
-
-/* Compute d = bias + e, for an empty inner dimension. */
-template <class T>
-__global__ void __launch_bounds__(THREADS)
-    nothing_kernel(T *d, const T *bias, const T *e, size_t rows, size_t columns, size_t stride)
-{
-    size_t threads = (size_t)gridDim.x * blockDim.x;
-
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows * columns;
-         i += threads) {
-        size_t at = i / columns * stride + i % columns;
-
-        d[at] = from_float<T>((bias ? to_float(bias[i % columns]) : 0) + (e ? to_float(e[at]) : 0));
-    }
-}
-
-template <class T>
-enum lk_status product(const struct lk_cuda *c, const char *name, const struct lk_cuda_product &p)
-{
-    if (p.rows == 0 || p.columns == 0)
-        return LK_OK;
-    if (p.inner > 0)
-        return lk_fail_context(lk_cuda_blas_product(c, &p), "%s", name);
-    return lk_launch(c, name, dim3(blocks_for(p.rows * p.columns, THREADS)), THREADS, 0,
-                     nothing_kernel<T>, static_cast<T *>(p.d), static_cast<const T *>(p.bias),
-                     static_cast<const T *>(p.e), p.rows, p.columns,
-                     lk_op_stride(p.d_stride, p.columns));
-}
 
 /* Run a product whose epilogue sums n elements of a bias's gradient into dbias. cuBLASLt overwrites
  * them: those to accumulate go through the context's sums. */
@@ -110,21 +83,6 @@ enum lk_status matmul_backward_input(const struct lk_matmul_backward_input_args 
         return product_with_sums<T>(c, name, p, a.dbias, a.inputs, a.accumulate_bias);
     return product<T>(c, name, p);
 }
-
-/* The values of a matrix as they are stored. */
-template <int N, class T> struct stored {
-    const T *in;
-    size_t stride;
-
-    __device__ void operator()(float (&sum)[N], size_t r, size_t c) const
-    {
-        pack<T, N> from = load<N>(in + r * stride + c);
-
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            sum[k] += to_float(from.x[k]);
-    }
-};
 
 template <class T>
 enum lk_status matmul_backward_weight(const struct lk_matmul_backward_weight_args &a,

@@ -1,5 +1,5 @@
 /*
- * The table of LK_OP_CUDA_LIST: names, implementations and costs. (Ops of image models:
+ * The table of LK_OP_CORE_LIST: names, implementations and costs. (Ops of image models:
  * ops_image.c.)
  *
  * Costs count the operations of the formula, not those of an implementation: an exp, a division or
@@ -145,12 +145,4 @@ static struct lk_op_cost move_cost(const void *args)
     return (struct lk_op_cost){.bytes = 2 * (double)a->bytes};
 }
 
-#ifdef LK_HAVE_CUDA
-#define CUDA(op) lk_##op##_cuda
-#else
-#define CUDA(op) NULL
-#endif
-#define ROW(op)      LK_OP_ROW_(op, CUDA(op))
-#define HOST_ROW(op) LK_OP_ROW_(op, NULL)
-LK_OP_CUDA_LIST(ROW)
-LK_OP_HOST_LIST(HOST_ROW)
+LK_OP_CORE_LIST(LK_OP_ROW_)

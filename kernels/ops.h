@@ -3,10 +3,10 @@
  *
  * An op is launched with a struct of arguments that is copied; pointers in it are device memory.
  * Three implementations share the arguments:
- *   cpu   float32, for use on CPUs (matrix products by BLAS, if the build has it)
+ *   cpu   float32, for use on CPUs (matrix products by BLAS, if the build has it); on buffers of
+ *         16 bit by kernels/narrow.h
  *   ref   float64, naive loops: the definition. Its buffers hold doubles.
- *   cuda  enqueues CUDA kernels (kernels/cuda.h); NULL in a build without CUDA, and for ops of
- *         image models
+ *   cuda  enqueues CUDA kernels (kernels/cuda.h); NULL in a build without CUDA
  * A device runs one of them; lk_device_real_bytes returns the element size of its buffers.
  *
  *     LK_LAUNCH(stream, gelu_forward, .out = out, .in = in, .n = n);
@@ -31,12 +31,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* An element buffer of float (cpu), double (ref) or the device's type (cuda). */
+/* An element buffer of double (ref) or the device's type (cpu, cuda): of float, or of one that is
+ * narrower (kernels/narrow.h). */
 typedef void lk_real;
 /* As lk_real, but never narrower than float: sums, statistics, the state of optimizers. */
 typedef void lk_wide;
 
 struct lk_cuda;
+struct lk_operands; /* kernels/narrow.h */
 
 /* The cost of an op. On a timed device, an op takes the longer of flops and bytes at the device's
  * rates, plus seconds. */
@@ -52,16 +54,17 @@ struct lk_op {
     void (*cpu)(const void *args);
     void (*ref)(const void *args);
     enum lk_status (*cuda)(const void *args, const struct lk_cuda *cuda);
+    /* List the buffers of lk_real, so that cpu runs on narrow ones; NULL: it does not. */
+    void (*operands)(const void *args, struct lk_operands *out);
     struct lk_op_cost (*cost)(const void *args);
 };
 
 enum { LK_OP_ARGS_MAX = 192 };
 
-/* X(op): lk_op_<op> takes struct lk_<op>_args. The first list's ops are on every device; the
- * others, those of image models (kernels/ops_image.h) among them, are not on cuda yet: their
- * implementation there is NULL. */
-#define LK_OP_LIST(X) LK_OP_CUDA_LIST(X) LK_OP_HOST_LIST(X) LK_OP_IMAGE_LIST(X)
-#define LK_OP_CUDA_LIST(X)                                                                         \
+/* X(op): lk_op_<op> takes struct lk_<op>_args. The second list has the ops of image models, whose
+ * arguments are in kernels/ops_image.h. */
+#define LK_OP_LIST(X) LK_OP_CORE_LIST(X) LK_OP_IMAGE_LIST(X)
+#define LK_OP_CORE_LIST(X)                                                                         \
     X(encoder_forward)                                                                             \
     X(encoder_backward_position)                                                                   \
     X(encoder_backward_token)                                                                      \
@@ -81,6 +84,9 @@ enum { LK_OP_ARGS_MAX = 192 };
     X(cross_entropy_backward)                                                                      \
     X(sgd)                                                                                         \
     X(adamw)                                                                                       \
+    X(lars)                                                                                        \
+    X(lamb)                                                                                        \
+    X(orthogonalize)                                                                               \
     X(sum_squares)                                                                                 \
     X(checksum)                                                                                    \
     X(scale)                                                                                       \
@@ -92,7 +98,6 @@ enum { LK_OP_ARGS_MAX = 192 };
     X(wait)                                                                                        \
     X(hold)                                                                                        \
     X(move)
-#define LK_OP_HOST_LIST(X) X(lars) X(lamb) X(orthogonalize)
 #define LK_OP_IMAGE_LIST(X)                                                                        \
     X(pixels_forward)                                                                              \
     X(conv_forward)                                                                                \
@@ -365,6 +370,7 @@ struct lk_optim_rate {
     double learning_rate;
     double corrected; /* adamw: learning_rate / (1 - beta1^t), for update number t from 1 */
     double root;      /* adamw: sqrt(1 / (1 - beta2^t)) */
+    double unscale; /* gradients are multiplied by this first: the loss was scaled by 1 / unscale */
 };
 
 /* g = grad + weight_decay * param; m = momentum * m + g; param -= learning_rate * m. */
@@ -392,8 +398,7 @@ struct lk_adamw_args {
  * LARS (You, Gitman, Ginsburg 2017, arXiv:1708.03888): g = grad + weight_decay * param;
  * m = momentum * m + learning_rate * ratio * g; param -= m, with ratio = trust * |param| / (|grad|
  * + weight_decay * |param|), and 1 where a norm is 0 and of a tensor that is not layerwise. A
- * tensor is whole in one launch, so its norms do not depend on the table's parts. cuda:
- * LK_EUNSUPPORTED, as lamb.
+ * tensor is whole in one launch, so its norms do not depend on the table's parts.
  */
 struct lk_lars_args {
     const struct lk_optim_tensor *tensors;
@@ -455,21 +460,22 @@ struct lk_axpy_args {
 };
 
 #define LK_CLIP_EPS 1e-6
-/* x = x * min(1, most / (sqrt(*sum_squares) + LK_CLIP_EPS)), as torch.nn.utils.clip_grad_norm_
- * does. */
+/* x = x * min(1, most / (sqrt(*sum_squares) / scale + LK_CLIP_EPS)), as
+ * torch.nn.utils.clip_grad_norm_ does; x is `scale` times the gradients that are clipped. */
 struct lk_clip_args {
     lk_real *x;
     const lk_wide *sum_squares; /* one element */
     size_t n;
-    double most; /* > 0 */
+    double most;  /* > 0 */
+    double scale; /* > 0 */
 };
 
 /*
  * Make the columns of a matrix orthonormal, from the first on: what lies along earlier columns is
  * taken off, twice (Giraud, Langou, Rozloznik 2005: twice is enough), and the rest is divided by
- * its norm. A column of which less than 2^-20 remains depends on the earlier ones but for rounding:
- * a fixed vector takes its place, so that a column that was 0 once does not stay 0 for ever. cuda:
- * LK_EUNSUPPORTED.
+ * its norm. A column of which less than 2^-20 remains (in bfloat16, 2^-7) depends on the earlier
+ * ones but for rounding: a fixed vector takes its place, so that a column that was 0 once does not
+ * stay 0 for ever.
  */
 struct lk_orthogonalize_args {
     lk_real *x;           /* element (row, column) at row * row_stride + column * column_stride */

@@ -27,6 +27,32 @@ static double window(const struct lk_conv_shape *s)
     return lk_op_product(s->kernel, s->kernel, 1);
 }
 
+struct lk_conv_plan lk_conv_plan(const struct lk_conv_shape *s, bool cuda, size_t scratch)
+{
+    size_t most = cuda ? (size_t)1 << 25 : (size_t)1 << 18; /* elements of windows */
+    const size_t align = cuda ? 8 : 1;                      /* 16 bytes of bfloat16 */
+    struct lk_conv_plan p = {.out_height = lk_conv_out(s->height, s->kernel, s->stride, s->padding),
+                             .out_width = lk_conv_out(s->width, s->kernel, s->stride, s->padding),
+                             .depth = s->kernel * s->kernel * s->inputs};
+
+    p.rows = s->samples * p.out_height * p.out_width;
+    p.direct = s->kernel == 1 && s->stride == 1 && s->padding == 0;
+    p.width = s->kernel > 1 ? (p.depth + align - 1) / align * align : p.depth;
+    p.weights = s->kernel > 1 ? s->outputs * p.width : 0;
+    most = scratch < most + p.weights ? scratch - p.weights : most;
+    p.piece = p.width ? most / p.width : p.rows;
+    p.piece = p.piece < 1 ? 1 : p.piece;
+    p.piece = p.direct || p.piece > p.rows ? p.rows : p.piece;
+    return p;
+}
+
+size_t lk_conv_scratch(const struct lk_conv_shape *s, bool cuda)
+{
+    struct lk_conv_plan p = lk_conv_plan(s, cuda, SIZE_MAX);
+
+    return p.weights + (p.direct ? 0 : p.piece * p.width);
+}
+
 /* Costs by formula, as in kernels/ops.c. */
 #define FORMULA_LIST(X)                                                                            \
     X(pixels_forward, lk_op_product(a->samples, a->channels, a->area), 2 * n, 1.25 * n)            \
@@ -79,5 +105,4 @@ static struct lk_op_cost conv_backward_weight_cost(const void *args)
     return conv_cost(s, a->accumulate ? window(s) * lk_op_product(s->inputs, s->outputs, 1) : 0);
 }
 
-#define ROW(op) LK_OP_ROW_(op, NULL)
-LK_OP_IMAGE_LIST(ROW)
+LK_OP_IMAGE_LIST(LK_OP_ROW_)

@@ -30,8 +30,28 @@ static inline size_t lk_conv_out(size_t size, size_t kernel, size_t stride, size
 {
     return (size + 2 * padding - kernel) / stride + 1;
 }
-/* Return the elements of the scratch buffer that the three ops of a convolution need. */
-size_t lk_conv_scratch(const struct lk_conv_shape *shape);
+
+/*
+ * How the ops of a convolution use their scratch buffer, on cpu and cuda: the windows of some
+ * output pixels are copied to the rows of a matrix, piece by piece (im2col). Windows have their
+ * channels side by side; so that weights do, too, they are copied, where a window has several
+ * pixels. Where the window is one pixel and the stride 1, the image is the matrix of windows.
+ */
+struct lk_conv_plan {
+    size_t out_height, out_width;
+    size_t rows;    /* output pixels of all samples */
+    size_t depth;   /* values of a window */
+    size_t width;   /* elements of a row of windows and of copied weights; the rest is 0 */
+    size_t weights; /* elements of the copied weights, (outputs, width), which come first; or 0 */
+    size_t piece;   /* rows that are multiplied at a time */
+    bool direct;    /* the image is the matrix of windows */
+};
+/* A piece stays in a second-level cache of a CPU; on a GPU it is large enough to keep all
+ * multiprocessors busy, and tensor cores want rows of multiples of 16 bytes. Pieces are smaller
+ * where `scratch` elements do not hold such a one. pre: they hold the weights and a row. */
+struct lk_conv_plan lk_conv_plan(const struct lk_conv_shape *shape, bool cuda, size_t scratch);
+/* Return the elements of the scratch buffer that the three ops make use of. */
+size_t lk_conv_scratch(const struct lk_conv_shape *shape, bool cuda);
 
 /* out = bias + the sum over inputs and window of in * weight (a cross-correlation, as PyTorch's
  * Conv2d). */
@@ -40,7 +60,8 @@ struct lk_conv_forward_args {
     const lk_real *in;     /* (samples, height, width, inputs) */
     const lk_real *weight; /* (outputs, inputs, kernel, kernel) */
     const lk_real *bias;   /* (outputs), or NULL */
-    lk_real *scratch;      /* lk_conv_scratch; not used on reference */
+    lk_real *scratch;      /* (scratch_elems): lk_conv_plan; not used on reference */
+    size_t scratch_elems;
     struct lk_conv_shape shape;
 };
 
@@ -48,6 +69,7 @@ struct lk_conv_backward_input_args {
     lk_real *din;
     const lk_real *dout, *weight;
     lk_real *scratch;
+    size_t scratch_elems;
     struct lk_conv_shape shape;
     bool accumulate;
 };
@@ -57,6 +79,7 @@ struct lk_conv_backward_weight_args {
     lk_real *dbias; /* (outputs), or NULL */
     const lk_real *dout, *in;
     lk_real *scratch;
+    size_t scratch_elems;
     struct lk_conv_shape shape;
     bool accumulate;
 };

@@ -3,19 +3,20 @@
 
 #include <math.h>
 
-static void sgd_tensor(const struct lk_optim_tensor *p, float rate, float momentum)
+static void sgd_tensor(const struct lk_sgd_args *a, const struct lk_optim_tensor *p)
 {
+    float rate = (float)a->rate->learning_rate, unscale = (float)a->rate->unscale;
     const float *restrict grad = p->grad;
     float *restrict param = p->param, *restrict m = p->m;
-    float decay = (float)p->weight_decay;
+    float decay = (float)p->weight_decay, momentum = (float)a->momentum;
 
     if (!m) {
         for (size_t i = 0; i < p->n; i++)
-            param[i] -= rate * (grad[i] + decay * param[i]);
+            param[i] -= rate * (unscale * grad[i] + decay * param[i]);
         return;
     }
     for (size_t i = 0; i < p->n; i++) {
-        float step = momentum * m[i] + (grad[i] + decay * param[i]);
+        float step = momentum * m[i] + (unscale * grad[i] + decay * param[i]);
 
         m[i] = step;
         param[i] -= rate * step;
@@ -27,7 +28,7 @@ void lk_sgd_cpu(const void *args)
     const struct lk_sgd_args *a = args;
 
     for (size_t i = 0; i < a->n_tensors; i++)
-        sgd_tensor(&a->tensors[i], (float)a->rate->learning_rate, (float)a->momentum);
+        sgd_tensor(a, &a->tensors[i]);
 }
 
 static void adamw_tensor(const struct lk_adamw_args *a, const struct lk_optim_tensor *p)
@@ -38,10 +39,10 @@ static void adamw_tensor(const struct lk_adamw_args *a, const struct lk_optim_te
     float beta1 = (float)a->beta1, rest1 = (float)(1 - a->beta1);
     float beta2 = (float)a->beta2, rest2 = (float)(1 - a->beta2);
     float rate = (float)a->rate->corrected, root = (float)a->rate->root;
-    float eps = (float)a->eps;
+    float eps = (float)a->eps, unscale = (float)a->rate->unscale;
 
     for (size_t i = 0; i < p->n; i++) {
-        float g = grad[i];
+        float g = unscale * grad[i];
 
         m[i] = beta1 * m[i] + rest1 * g;
         v[i] = beta2 * v[i] + rest2 * g * g;

@@ -21,14 +21,15 @@ static void lars_tensor(const struct lk_lars_args *a, const struct lk_optim_tens
 {
     const float *restrict grad = p->grad;
     float *restrict param = p->param, *restrict m = p->m;
-    double of_param = norm(param, p->n), of_grad = norm(grad, p->n), ratio = 1;
+    double of_param = norm(param, p->n), of_grad = norm(grad, p->n) * a->rate->unscale, ratio = 1;
     float decay = (float)p->weight_decay, momentum = (float)a->momentum, rate;
+    float unscale = (float)a->rate->unscale;
 
     if (p->layerwise && of_param > 0 && of_grad > 0)
         ratio = a->trust * of_param / (of_grad + p->weight_decay * of_param);
     rate = (float)(a->rate->learning_rate * ratio);
     for (size_t i = 0; i < p->n; i++) {
-        float step = rate * (grad[i] + decay * param[i]);
+        float step = rate * (unscale * grad[i] + decay * param[i]);
 
         if (m)
             step = m[i] = momentum * m[i] + step;
@@ -61,13 +62,13 @@ static void lamb_tensor(const struct lk_lamb_args *a, const struct lk_optim_tens
     float beta1 = (float)a->beta1, rest1 = (float)(1 - a->beta1);
     float beta2 = (float)a->beta2, rest2 = (float)(1 - a->beta2);
     double of_param = norm(param, p->n), of_step = 0, ratio = 1;
-    float rate;
+    float rate, unscale = (float)a->rate->unscale;
 
     for (size_t i = 0; i < p->n; i++) {
-        float step;
+        float g = unscale * grad[i], step;
 
-        m[i] = beta1 * m[i] + rest1 * grad[i];
-        v[i] = beta2 * v[i] + rest2 * grad[i] * grad[i];
+        m[i] = beta1 * m[i] + rest1 * g;
+        v[i] = beta2 * v[i] + rest2 * g * g;
         step = lamb_step(a, p, i);
         of_step += (double)step * (double)step;
     }
@@ -105,13 +106,14 @@ void lk_lars_ref(const void *args)
     for (size_t t = 0; t < a->n_tensors; t++) {
         const struct lk_optim_tensor *p = &a->tensors[t];
         double *param = p->param, *m = p->m, ratio = 1;
-        double of_param = norm_ref(param, p->n), of_grad = norm_ref(p->grad, p->n);
+        double of_param = norm_ref(param, p->n);
+        double of_grad = norm_ref(p->grad, p->n) * a->rate->unscale;
 
         if (p->layerwise && of_param > 0 && of_grad > 0)
             ratio = a->trust * of_param / (of_grad + p->weight_decay * of_param);
         for (size_t i = 0; i < p->n; i++) {
-            double g = ((const double *)p->grad)[i] + p->weight_decay * param[i];
-            double step = a->rate->learning_rate * ratio * g;
+            double g = ((const double *)p->grad)[i] * a->rate->unscale;
+            double step = a->rate->learning_rate * ratio * (g + p->weight_decay * param[i]);
 
             if (m)
                 step = m[i] = a->momentum * m[i] + step;
@@ -138,7 +140,7 @@ void lk_lamb_ref(const void *args)
         double of_param = norm_ref(param, p->n);
 
         for (size_t i = 0; i < p->n; i++) {
-            double g = ((const double *)p->grad)[i], step;
+            double g = ((const double *)p->grad)[i] * a->rate->unscale, step;
 
             m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
             v[i] = a->beta2 * v[i] + (1 - a->beta2) * g * g;

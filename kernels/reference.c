@@ -380,7 +380,7 @@ static void sgd_tensor(const struct lk_sgd_args *a, const struct lk_optim_tensor
     double *param = p->param, *m = p->m;
 
     for (size_t i = 0; i < p->n; i++) {
-        double step = grad[i] + p->weight_decay * param[i];
+        double step = grad[i] * a->rate->unscale + p->weight_decay * param[i];
 
         if (m)
             step = m[i] = a->momentum * m[i] + step;
@@ -402,7 +402,7 @@ static void adamw_tensor(const struct lk_adamw_args *a, const struct lk_optim_te
     double *param = p->param, *m = p->m, *v = p->v;
 
     for (size_t i = 0; i < p->n; i++) {
-        double g = grad[i];
+        double g = grad[i] * a->rate->unscale;
 
         param[i] -= a->rate->learning_rate * p->weight_decay * param[i];
         m[i] = a->beta1 * m[i] + (1 - a->beta1) * g;
@@ -471,7 +471,7 @@ void lk_axpy_ref(const void *args)
 void lk_clip_ref(const void *args)
 {
     const struct lk_clip_args *a = args;
-    double *x = a->x, norm = sqrt(*(const double *)a->sum_squares);
+    double *x = a->x, norm = sqrt(*(const double *)a->sum_squares) / a->scale;
 
     for (size_t i = 0; i < a->n; i++)
         x[i] *= fmin(1, a->most / (norm + LK_CLIP_EPS));

@@ -34,12 +34,12 @@ template <class T> struct plus_times {
 
 template <class T> struct clipped {
     const float *sum_squares;
-    float most;
+    float most, scale;
 
     __device__ T operator()(T x) const
     {
         return from_float<T>(to_float(x) *
-                             fminf(1, most / (sqrtf(*sum_squares) + (float)LK_CLIP_EPS)));
+                             fminf(1, most / (sqrtf(*sum_squares) / scale + (float)LK_CLIP_EPS)));
     }
 };
 
@@ -100,8 +100,9 @@ template <class T> enum lk_status clip(const struct lk_clip_args &a, const struc
 {
     T *x = static_cast<T *>(a.x);
 
-    return lk_map(c, "clip", x, x, a.n,
-                  clipped<T>{static_cast<const float *>(a.sum_squares), (float)a.most});
+    return lk_map(
+        c, "clip", x, x, a.n,
+        clipped<T>{static_cast<const float *>(a.sum_squares), (float)a.most, (float)a.scale});
 }
 
 template <class T>

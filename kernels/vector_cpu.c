@@ -62,7 +62,7 @@ void lk_clip_cpu(const void *args)
 {
     const struct lk_clip_args *a = args;
     float *x = a->x;
-    double norm = sqrt((double)*(const float *)a->sum_squares);
+    double norm = sqrt((double)*(const float *)a->sum_squares) / a->scale;
     float factor = (float)fmin(1, a->most / (norm + LK_CLIP_EPS));
 
     for (size_t i = 0; i < a->n; i++)

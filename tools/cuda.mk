@@ -17,7 +17,7 @@ endif
 SHIM_CU   := $(wildcard kernels/*.cu tests/cuda_shim/*.cu)
 SHIM_BASE := $(patsubst %,$(BUILD)/shim/%.o,tests/cuda_shim/count.cc tests/cuda_shim/shadow.cc tests/cuda_shim/shim.cc) \
              $(BUILD)/tests/cuda_shim/main.o $(BUILD)/tests/cuda_shim/blas.o
-CASE_OBJ  := $(patsubst %,$(BUILD)/tests/cuda/%.o,buffers case_fused case_optimizers cases)
+CASE_OBJ  := $(patsubst %,$(BUILD)/tests/cuda/%.o,buffers case_fused case_image case_lowrank case_optimizers cases)
 
 $(BUILD)/shim/%.cc.o: %.cc $(BUILD)/probe.flags
 	$(Q)mkdir -p $(@D)

@@ -27,7 +27,7 @@ static bool same_tensors(const struct lk_run_info *x, const struct lk_run_info *
 
 static bool comparable(const struct lk_run *run, const struct lk_run *ref)
 {
-    return lk_run_about(ref)->local_batch == lk_run_about(run)->local_batch &&
+    return lk_run_info_same_batches(lk_run_about(ref), lk_run_about(run)) &&
            same_tensors(lk_run_about(run), lk_run_about(ref)) && ref->n_steps;
 }
 
@@ -82,14 +82,15 @@ static enum lk_status name_reference(struct lk_analysis *a, const struct lk_run 
                                      size_t n_refs)
 {
     const struct lk_run_info *info;
+    char batch[16];
 
     if (!n_refs)
         return lk_asprintf(&a->reference, "modelled from this run");
     info = lk_run_about(refs[0]);
     a->reference_ranks = info->world_size;
-    return lk_asprintf(&a->reference, "%s%s: %d rank%s, local batch %d", refs[0]->dir,
+    return lk_asprintf(&a->reference, "%s%s: %d rank%s, local batch %s", refs[0]->dir,
                        n_refs > 1 ? " and its repetitions" : "", info->world_size,
-                       info->world_size == 1 ? "" : "s", info->local_batch);
+                       info->world_size == 1 ? "" : "s", lk_run_info_batches(info, batch));
 }
 
 static const struct lk_step *step_of(const struct lk_analysis *a, size_t rank, size_t step)
@@ -437,6 +438,17 @@ out:
 
 /* ---- Ranks ---- */
 
+/* Return how many collectives of the steps before may be under way in step s of the run. */
+static size_t pending_before(const struct lk_analysis *a, size_t s)
+{
+    size_t late = (size_t)lk_run_about(a->run)->staleness;
+
+    late = late < s ? late : s;
+    return a->run->steps[s] - a->run->steps[s - late] == late
+               ? a->first_collective[s] - a->first_collective[s - late]
+               : 0;
+}
+
 /* Means over the steps of every rank's windows and their parts; gaps between the kernels of a pass
  * are gaps of the host, as all others. */
 static void split_ranks(struct lk_analysis *a)
@@ -452,7 +464,7 @@ static void split_ranks(struct lk_analysis *a)
             const uint64_t *begin_ns = a->begin_ns + k * a->n_collectives + a->first_collective[s];
             struct lk_step_split x;
 
-            lk_step_split(&run->ranks[k], p, begin_ns, &x);
+            lk_step_split_late(&run->ranks[k], p, begin_ns, pending_before(a, s), &x);
             to->step_s += lk_step_window_s(p) / n;
             lk_step_split_add(&to->split, &x, 1 / n);
         }

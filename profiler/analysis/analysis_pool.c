@@ -41,7 +41,7 @@ bool lk_pool_agree(const struct lk_run *a, const struct lk_run *b)
     const struct lk_run_info *x = lk_run_about(a), *y = lk_run_about(b);
 
     return x->world_size == y->world_size && x->nodes == y->nodes &&
-           x->local_batch == y->local_batch && x->accumulation == y->accumulation &&
+           lk_run_info_same_batches(x, y) && x->accumulation == y->accumulation &&
            x->no_sync == y->no_sync && x->overlap == y->overlap && x->simulated == y->simulated &&
            x->first_bytes == y->first_bytes && x->cap_bytes == y->cap_bytes &&
            x->n_tensors == y->n_tensors && !strcmp(x->device, y->device) &&
@@ -323,12 +323,13 @@ static enum lk_status create(const struct lk_pool *p, const char *what,
 {
     const struct lk_run_info *info = lk_run_about(p->runs[0].run);
     enum lk_status st = LK_OK;
-    char *title = NULL;
+    char *title = NULL, batch[16];
 
     if (p->n == 1)
         return lk_analysis_create_(&p->runs[0], what, columns, n, out);
-    LK_TRY(lk_asprintf(&title, "%s: mean of %zu runs of %d ranks, local batch %d, accumulation %d",
-                       what, p->n, info->world_size, info->local_batch, info->accumulation));
+    LK_TRY(lk_asprintf(&title, "%s: mean of %zu runs of %d ranks, local batch %s, accumulation %d",
+                       what, p->n, info->world_size, lk_run_info_batches(info, batch),
+                       info->accumulation));
     LK_TRY(lk_table_create(title, columns, n, out));
 out:
     free(title);

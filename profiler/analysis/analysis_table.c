@@ -250,11 +250,12 @@ enum lk_status lk_analysis_create_(const struct lk_analysis *a, const char *what
 {
     enum lk_status st = LK_OK;
     const struct lk_run_info *info = lk_run_about(a->run);
-    char *title = NULL;
+    char *title = NULL, batch[16];
 
-    LK_TRY(lk_asprintf(&title, "%s: %s (%s%d rank%s, local batch %d, accumulation %d)", what,
+    LK_TRY(lk_asprintf(&title, "%s: %s (%s%d rank%s, local batch %s, accumulation %d)", what,
                        a->run->dir, info->simulated ? "simulated, " : "", info->world_size,
-                       info->world_size == 1 ? "" : "s", info->local_batch, info->accumulation));
+                       info->world_size == 1 ? "" : "s", lk_run_info_batches(info, batch),
+                       info->accumulation));
     LK_TRY(lk_table_create(title, columns, n, out));
 out:
     free(title);

@@ -7,6 +7,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- Items ---- */
 
@@ -410,9 +411,12 @@ static struct lk_config config_of(const struct lk_run *run)
 {
     const struct lk_run_info *info = lk_run_about(run);
 
-    return (struct lk_config){.world_size = info->world_size,
-                              .local_batch = info->local_batch,
-                              .accumulation = info->accumulation};
+    struct lk_config c = {.world_size = info->world_size,
+                          .local_batch = info->local_batch,
+                          .accumulation = info->accumulation};
+
+    memcpy(c.batches, info->local_batches, sizeof c.batches);
+    return c;
 }
 
 /* Return the mean step of n runs, over ranks and steps. */

@@ -166,6 +166,18 @@ static void undivide(const struct lk_run_info *info, struct lk_estimate *e)
     e->hi *= lk_config_sharers(&c);
 }
 
+/* Scale what ranks with batches of their own took, in the mean, to the largest batch: what a rank
+ * and what its batch have to do with its time, such a run alone cannot tell. */
+static void to_most(const struct lk_run_info *info, struct lk_estimate *e)
+{
+    double mean = lk_run_info_samples(info) / info->accumulation / info->world_size;
+    double factor = *info->local_batches ? info->local_batch / mean : 1;
+
+    e->value *= factor;
+    e->lo *= factor;
+    e->hi *= factor;
+}
+
 static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
                                    struct lk_job_compute *out)
 {
@@ -181,6 +193,8 @@ static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
                      &source));
     for (size_t i = 0; i < LK_COUNT(compute_fields); i++) {
         LK_TRY(lk_job_part_mean(runs, n_runs, compute_fields[i].part, &e));
+        if (compute_fields[i].part == LK_PART_FORWARD || compute_fields[i].part == LK_PART_BACKWARD)
+            to_most(lk_run_about(&runs[0]), &e);
         if (compute_fields[i].part == LK_PART_OPTIMIZER)
             undivide(lk_run_about(&runs[0]), &e);
         LK_TRY(set_quantity((struct lk_quantity *)((char *)out + compute_fields[i].offset), &e,
@@ -218,21 +232,31 @@ static size_t same_batch(const struct lk_run_set *set, size_t first)
     size_t n = 1;
 
     while (first + n < set->n && lk_run_about(&set->runs[first + n])->world_size == a->world_size &&
-           lk_run_about(&set->runs[first + n])->local_batch == a->local_batch)
+           lk_run_info_same_batches(lk_run_about(&set->runs[first + n]), a))
         n++;
     return n;
 }
 
-/* The runs are sorted by world size, so the first with a batch are those of the smallest. */
+/* Fill the rows of runs whose ranks have equal batches, or of the others. The runs are sorted by
+ * world size, so the first with a batch are those of the smallest. */
+static enum lk_status add_rows(const struct lk_run_set *set, bool equal, struct lk_job *j)
+{
+    for (size_t i = 0, n; i < set->n; i += n) {
+        const struct lk_run_info *info = lk_run_about(&set->runs[i]);
+
+        n = same_batch(set, i);
+        if (equal == !*info->local_batches && !has_batch(j, info->local_batch))
+            LK_PASS(fill_compute(&set->runs[i], n, &j->compute[j->n_compute++]));
+    }
+    return LK_OK;
+}
+
 static enum lk_status fill_compute_rows(const struct lk_run_set *set, struct lk_job *j)
 {
     LK_PASS(lk_alloc(&j->compute, set->n, sizeof *j->compute));
-    for (size_t i = 0, n; i < set->n; i += n) {
-        n = same_batch(set, i);
-        if (has_batch(j, lk_run_about(&set->runs[i])->local_batch))
-            continue;
-        LK_PASS(fill_compute(&set->runs[i], n, &j->compute[j->n_compute++]));
-    }
+    LK_PASS(add_rows(set, true, j));
+    if (!j->n_compute)
+        LK_PASS(add_rows(set, false, j));
     qsort(j->compute, j->n_compute, sizeof *j->compute, compute_order);
     return LK_OK;
 }
@@ -246,12 +270,14 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.world_size = info->world_size;
     out->config.nodes = info->nodes;
     out->config.local_batch = info->local_batch;
+    memcpy(out->config.batches, info->local_batches, sizeof out->config.batches);
     out->config.accumulation = info->accumulation;
     out->config.reduce = lk_run_info_reduction(info);
     out->config.sharding = info->sharding;
     out->config.shard_group = info->shard_group;
     out->config.overlap = info->overlap;
     out->config.averaging_period = info->period;
+    out->config.staleness = info->staleness;
     out->config.compression = info->compression;
     out->config.powersgd_rank = info->powersgd_rank;
     out->config.first_bytes = info->first_bytes;
@@ -341,8 +367,8 @@ static void set_overlap(struct lk_job *j)
 static bool same_scheme(const struct lk_config *a, const struct lk_config *b)
 {
     return a->sharding == b->sharding && a->shard_group == b->shard_group &&
-           a->averaging_period == b->averaging_period && a->compression == b->compression &&
-           a->powersgd_rank == b->powersgd_rank;
+           a->averaging_period == b->averaging_period && a->staleness == b->staleness &&
+           a->compression == b->compression && a->powersgd_rank == b->powersgd_rank;
 }
 
 /* Take the sharding, the averaging and the hook that all runs of several ranks have; where they
@@ -364,6 +390,7 @@ static void set_scheme(struct lk_job *j)
         j->sharding = first->sharding;
         j->shard_group = first->shard_group;
         j->averaging_period = first->averaging_period;
+        j->staleness = first->staleness;
         j->compression = first->compression;
         j->powersgd_rank = first->powersgd_rank;
     }
@@ -375,6 +402,7 @@ static void set_scheme(struct lk_job *j)
         c->sharding = j->sharding;
         c->shard_group = j->shard_group;
         c->averaging_period = j->averaging_period;
+        c->staleness = j->staleness;
         c->compression = j->compression;
         c->powersgd_rank = j->powersgd_rank;
     }
@@ -400,7 +428,7 @@ static bool repetitions(const struct lk_run *a, const struct lk_run *b)
 {
     const struct lk_run_info *x = lk_run_about(a), *y = lk_run_about(b);
 
-    return x->world_size == y->world_size && x->local_batch == y->local_batch &&
+    return x->world_size == y->world_size && lk_run_info_same_batches(x, y) &&
            x->accumulation == y->accumulation;
 }
 
@@ -454,6 +482,7 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
     j->master_weights = j->gradient_as_bucket_view && facts.master_weights;
     j->transformer = facts.transformer;
+    j->global_norm = facts.global_norm;
     if (facts.activation_bytes > 0)
         LK_PASS(lk_quantity_set(&j->memory_per_sample_bytes, facts.activation_bytes, NAN, NAN, 0,
                                 "the buffers of %s on the device %s", info->model, info->device));
@@ -474,6 +503,12 @@ enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)
     lk_job_init(&j);
     if (!set->n)
         return lk_fail(LK_EEVIDENCE, "a job needs at least one run");
+    for (size_t i = 0; i < set->n; i++)
+        if (lk_run_info_value(lk_run_about(&set->runs[i]), LK_REPLICAS_CONFIG_KEY))
+            LK_TRY(lk_fail(LK_EEVIDENCE,
+                           "%s is of DataParallel, one process on several devices, which no "
+                           "forecast models",
+                           set->runs[i].dir));
     LK_TRY(lk_job_check_runs(set));
     while (n_smallest < set->n && lk_run_about(&set->runs[n_smallest])->world_size ==
                                       lk_run_about(&set->runs[0])->world_size)

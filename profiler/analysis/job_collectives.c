@@ -275,6 +275,21 @@ static void place_sync_bn(struct lk_job *j)
     }
 }
 
+/* Take the all-reduce of the gradients' norm out of the list: forecasts know it by the job. */
+static void take_norm_out(struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_collectives && j->global_norm; i++) {
+        struct lk_job_collective *c = &j->collectives[i];
+        enum lk_coll is;
+
+        if (lk_job_collective_placed(c, &is) && is == LK_ALL_REDUCE && c->bytes == sizeof(float) &&
+            c->at >= 2) {
+            take_out(j, c);
+            return;
+        }
+    }
+}
+
 /* ---- All ---- */
 
 enum lk_status lk_job_collectives_fill(const struct lk_run_set *set, struct lk_job *j)
@@ -304,6 +319,7 @@ enum lk_status lk_job_collectives_fill(const struct lk_run_set *set, struct lk_j
     if (c.n)
         qsort(j->collectives, c.n, sizeof *j->collectives, by_position);
     place_sync_bn(j);
+    take_norm_out(j);
     LK_TRY(add_fixed(&set->runs[first], j));
 out:
     free(c.of);

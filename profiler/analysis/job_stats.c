@@ -283,14 +283,26 @@ out:
     return st;
 }
 
+/* Return the harmonic mean of the ranks' batches, whose gradients have the mean squared norm. */
+static double small_batch(const struct lk_run_info *info)
+{
+    struct lk_rank_batches b;
+    double sum = 0;
+
+    if (!*info->local_batches || lk_rank_batches_parse(info->local_batches, &b) != LK_OK)
+        return info->local_batch;
+    for (int i = 0; i < b.n; i++)
+        sum += (double)b.of[i].ranks / b.of[i].batch;
+    return b.ranks / sum;
+}
+
 enum lk_status lk_job_noise(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
     const struct lk_run_info *info = lk_run_about(&runs[0]);
-    double small = (double)info->local_batch * info->accumulation;
     struct lk_noise noise;
 
-    lk_noise_init(&noise, small, small * info->world_size);
+    lk_noise_init(&noise, small_batch(info) * info->accumulation, lk_run_info_samples(info));
     for (size_t i = 0; i < n_runs; i++)
         LK_TRY(add_noise(&noise, &runs[i]));
     *out = lk_noise_estimate(&noise);

@@ -24,7 +24,7 @@ static bool same_configuration(const struct lk_run *x, const struct lk_run *y)
 {
     const struct lk_run_info *a = lk_run_about(x), *b = lk_run_about(y);
 
-    return a->world_size == b->world_size && a->local_batch == b->local_batch &&
+    return a->world_size == b->world_size && lk_run_info_same_batches(a, b) &&
            a->accumulation == b->accumulation && a->no_sync == b->no_sync &&
            a->overlap == b->overlap && a->sharding == b->sharding &&
            a->shard_group == b->shard_group && a->scatter == b->scatter;

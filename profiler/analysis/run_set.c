@@ -499,6 +499,8 @@ static int run_order(const void *a, const void *b)
         return i->world_size < j->world_size ? -1 : 1;
     if (i->local_batch != j->local_batch)
         return i->local_batch < j->local_batch ? -1 : 1;
+    if (strcmp(i->local_batches, j->local_batches) != 0)
+        return strcmp(i->local_batches, j->local_batches);
     if (i->accumulation != j->accumulation)
         return i->accumulation < j->accumulation ? -1 : 1;
     return strcmp(x->dir, y->dir);

@@ -12,6 +12,7 @@
 #include "base/units.h"
 #include "profiler/analysis/steps.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 /* ---- Stalls and gaps ---- */
@@ -151,12 +152,22 @@ static uint64_t work_within(const struct lk_rank_steps *s, uint64_t from, uint64
     return to > from ? lk_range_work_ns(s, from, to) : 0;
 }
 
+/* Return the first collective that may be under way in a step. */
+static size_t first_pending(const struct lk_rank_steps *s, const struct lk_step *p)
+{
+    size_t i = p->first_collective;
+
+    while (s->staleness && i > 0 && s->collectives[i - 1].step + (uint32_t)s->staleness >= p->step)
+        i--;
+    return i;
+}
+
 uint64_t lk_step_pending_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
                             uint64_t b)
 {
     uint64_t sum = 0;
 
-    for (size_t i = p->first_collective; i < p->first_collective + p->n_collectives; i++)
+    for (size_t i = first_pending(s, p); i < p->first_collective + p->n_collectives; i++)
         sum += work_within(s, s->collectives[i].arrival_ns, s->collectives[i].end_ns, a, b);
     return sum;
 }
@@ -196,9 +207,10 @@ static const enum lk_part part_of_kind[LK_SPAN_KIND_COUNT] = {
 struct walk {
     const struct lk_rank_steps *s;
     const struct lk_step *p;
-    const uint64_t *begin_ns;
+    const uint64_t *begin_ns; /* of the step's collectives, behind those of n_before ones before */
+    size_t n_before;
     size_t work, input; /* cursors in ranges: own compute, input */
-    size_t collective;  /* cursor in the step's collectives */
+    size_t collective;  /* cursor in the rank's collectives */
     size_t stall, gap, kernel;
 };
 
@@ -244,9 +256,13 @@ static bool inside(const struct lk_intervals *x, size_t *cursor, uint64_t at, ui
  * rank spends its time on. */
 static bool collective_at(struct walk *w, uint64_t at, uint64_t *next, enum lk_part *part)
 {
-    for (; w->collective < w->p->n_collectives; w->collective++) {
-        const struct lk_collective *x = &w->s->collectives[w->p->first_collective + w->collective];
-        uint64_t begin = w->begin_ns ? w->begin_ns[w->collective] : x->arrival_ns;
+    const size_t first = w->p->first_collective;
+
+    for (; w->collective < first + w->p->n_collectives; w->collective++) {
+        const struct lk_collective *x = &w->s->collectives[w->collective];
+        bool known = w->begin_ns && w->collective + w->n_before >= first;
+        uint64_t begin =
+            known ? *(w->begin_ns + ((ptrdiff_t)w->collective - (ptrdiff_t)first)) : x->arrival_ns;
         uint64_t change = x->end_ns;
 
         if (x->end_ns <= at)
@@ -307,11 +323,13 @@ struct sums {
 };
 
 static void split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
-                  struct sums *sums)
+                  size_t n_before, struct sums *sums)
 {
     struct walk w = {.s = s,
                      .p = p,
                      .begin_ns = begin_ns,
+                     .n_before = n_before,
+                     .collective = first_pending(s, p),
                      .work = p->first_range,
                      .input = p->first_range,
                      .stall = first_after(&s->stalls, p->begin_ns),
@@ -331,17 +349,24 @@ static void split(const struct lk_rank_steps *s, const struct lk_step *p, const 
         sums->comm += l.exchanges ? ns : 0;
         sums->moving += l.moves ? ns : 0;
         sums->exposed += l.exchanges && !l.computes ? ns : 0;
-        if (sums->blocked && l.part >= LK_PART_LAUNCH && l.part <= LK_PART_WIRE)
-            sums->blocked[w.collective] += ns;
+        if (sums->blocked && l.part >= LK_PART_LAUNCH && l.part <= LK_PART_WIRE &&
+            w.collective >= p->first_collective)
+            sums->blocked[w.collective - p->first_collective] += ns;
     }
 }
 
 void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
                    struct lk_step_split *out)
 {
+    lk_step_split_late(s, p, begin_ns, 0, out);
+}
+
+void lk_step_split_late(const struct lk_rank_steps *s, const struct lk_step *p,
+                        const uint64_t *begin_ns, size_t n_before, struct lk_step_split *out)
+{
     struct sums sums = {.blocked = NULL};
 
-    split(s, p, begin_ns, &sums);
+    split(s, p, begin_ns, n_before, &sums);
     for (size_t i = 0; i < LK_PART_COUNT; i++) {
         out->s[i] = lk_s_from_ns(sums.part[i]);
         out->gap_s[i] = lk_s_from_ns(sums.gap[i]);
@@ -371,7 +396,7 @@ void lk_step_blocked(const struct lk_rank_steps *s, const struct lk_step *p, uin
 
     for (size_t i = 0; i < p->n_collectives; i++)
         blocked_ns[i] = 0;
-    split(s, p, NULL, &sums);
+    split(s, p, NULL, 0, &sums);
 }
 
 double lk_step_position(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t at_ns,

@@ -353,7 +353,8 @@ static void set_due(struct lk_rank_steps *s)
         struct lk_collective *x = &s->collectives[i];
         uint64_t due = x->ready_ns ? x->ready_ns : x->start_ns;
 
-        if (i && s->collectives[i - 1].step == x->step && s->collectives[i - 1].end_ns > due)
+        if (i && (s->staleness || s->collectives[i - 1].step == x->step) &&
+            s->collectives[i - 1].end_ns > due)
             due = s->collectives[i - 1].end_ns;
         x->due_ns = due < x->start_ns ? due : x->start_ns;
         x->arrival_ns = x->due_ns;
@@ -406,7 +407,7 @@ static void set_windows(struct lk_rank_steps *s)
             if (s->ranges[r].end_ns > p->end_ns)
                 p->end_ns = s->ranges[r].end_ns;
         for (size_t t = p->first_collective; t < p->first_collective + p->n_collectives; t++)
-            if (s->collectives[t].end_ns > p->end_ns)
+            if (!s->staleness && s->collectives[t].end_ns > p->end_ns)
                 p->end_ns = s->collectives[t].end_ns;
         if (i && s->steps[i - 1].step + 1 == p->step) {
             p->begin_ns = s->steps[i - 1].end_ns;
@@ -482,6 +483,7 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
 
     b.s.by_kernels = has_kernels(t);
     b.s.rank = t->info.rank;
+    b.s.staleness = t->info.staleness;
     b.s.uncertainty_ns = t->clock.uncertainty_ns;
     if (b.s.uncertainty_ns != LK_CLOCK_UNKNOWN_NS)
         b.s.uncertainty_ns += device_error_ns(t);

@@ -11,6 +11,10 @@
  * importer found without marks (LK_PERIOD_CONFIG_KEY) the passes are not known: all work of the GPU
  * is one FORWARD range.
  *
+ * Where gradients are applied some steps late (async), a step does not wait for its own
+ * collectives, but may for those of the steps before: its window ends without its own, and the
+ * parts below count all that are under way in it.
+ *
  * Updates on a stream of their own (LK_TRACK_UPDATE) run beside backward and collectives. The
  * optimizer's time is the part of them behind the end of backward and of the last bucket: it comes
  * behind the last bucket on any number of ranks. The rest is hidden_ns, and no part of the step.
@@ -83,6 +87,7 @@ struct lk_step {
 
 struct lk_rank_steps {
     int rank;
+    int staleness; /* steps by which gradients are applied late */
     uint64_t
         uncertainty_ns;    /* of this rank's times on rank 0's clock: the hosts' and the device's */
     struct lk_step *steps; /* by step; warm-up included */
@@ -148,6 +153,9 @@ struct lk_step_split {
  */
 void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
                    struct lk_step_split *out);
+/* Likewise, where the n_before values before begin_ns[0] are of the collectives before. */
+void lk_step_split_late(const struct lk_rank_steps *s, const struct lk_step *p,
+                        const uint64_t *begin_ns, size_t n_before, struct lk_step_split *out);
 /* Add a step's split to a mean, in which the gaps of passes are a part of LK_PART_GAP alone. */
 void lk_step_split_add(struct lk_step_split *to, const struct lk_step_split *x, double weight);
 double lk_step_window_s(const struct lk_step *p);

@@ -436,7 +436,8 @@ static const struct lk_comm_ops fault_ops_on_streams = {.name = "fault",
                                                         .enqueue = fault_enqueue,
                                                         .has = fault_has,
                                                         .alloc = fault_alloc,
-                                                        .free = fault_free};
+                                                        .free = fault_free,
+                                                        .groups = true};
 
 /* Return a number that differs between hosts, and between boots of one: a hash of Linux's boot
  * id. */

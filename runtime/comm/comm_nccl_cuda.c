@@ -43,7 +43,8 @@ static enum lk_status alloc_registered(struct lk_nccl *n, size_t bytes, struct l
     LK_TRY(lk_cuda_status(n->cuda->Memset(b.p, 0, bytes), "device memory"));
     LK_TRY(lk_cuda_status(n->cuda->StreamSynchronize(NULL), "device memory"));
     LK_TRY(lk_nccl_enter(n, deadline));
-    LK_TRY(lk_nccl_end(n, n->call->CommRegister(n->comm, b.p, bytes, &b.handle), deadline));
+    LK_TRY(
+        lk_nccl_end(n, &n->comm, n->call->CommRegister(n->comm, b.p, bytes, &b.handle), deadline));
     *out = b;
     return LK_OK;
 out:
@@ -74,7 +75,8 @@ static void free_registered(struct lk_nccl *n, const struct lk_nccl_buffer *b)
         if (!lk_nccl_watch_stop(n))
             return;
     } else if (lk_nccl_enter(n, deadline) == LK_OK) {
-        lk_quietly_(lk_nccl_end(n, n->call->CommDeregister(n->comm, b->handle), deadline));
+        lk_quietly_(
+            lk_nccl_end(n, &n->comm, n->call->CommDeregister(n->comm, b->handle), deadline));
     }
     (void)n->call->MemFree(b->p);
 }
@@ -171,15 +173,15 @@ ncclConfig_t lk_nccl_config(const struct lk_nccl *n, bool blocking)
     return config;
 }
 
-static enum lk_status join(struct lk_nccl *n, const struct meeting *m)
+enum lk_status lk_nccl_join(struct lk_nccl *n, const ncclUniqueId *id, int rank, int ranks,
+                            ncclComm_t *out)
 {
     struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
     ncclConfig_t config = lk_nccl_config(n, false);
 
     LK_PASS(lk_nccl_enter(n, deadline));
-    return lk_nccl_end(
-        n, n->call->CommInitRankConfig(&n->comm, n->base.world_size, m->id, n->base.rank, &config),
-        deadline);
+    return lk_nccl_end(n, out, n->call->CommInitRankConfig(out, ranks, *id, rank, &config),
+                       deadline);
 }
 
 static enum lk_status open_library(struct lk_nccl *n, const struct lk_comm_config *config,
@@ -239,22 +241,30 @@ static void free_all(struct lk_nccl *n)
     free(n);
 }
 
-/* Finalize the communicator. All ranks call this after a run without failures: what was enqueued
+/* Finalize the communicators. All ranks call this after a run without failures: what was enqueued
  * has ended everywhere. */
+static enum lk_status finalize_one(struct lk_nccl *n, ncclComm_t *comm, struct lk_deadline deadline)
+{
+    ncclResult_t result;
+
+    LK_PASS(lk_nccl_enter(n, deadline));
+    LK_PASS(lk_nccl_end(n, comm, n->call->CommFinalize(*comm), deadline));
+    LK_PASS(lk_nccl_enter(n, deadline));
+    result = n->call->CommDestroy(*comm);
+    *comm = NULL;
+    lk_nccl_leave(n);
+    return lk_nccl_status(n, result);
+}
+
 static enum lk_status finalize(struct lk_nccl *n)
 {
     struct lk_deadline deadline =
         lk_deadline_in(n->timeout_ns < FINALIZE_NS ? n->timeout_ns : FINALIZE_NS);
-    ncclResult_t result;
 
     LK_PASS(lk_device_status(n->device));
-    LK_PASS(lk_nccl_enter(n, deadline));
-    LK_PASS(lk_nccl_end(n, n->call->CommFinalize(n->comm), deadline));
-    LK_PASS(lk_nccl_enter(n, deadline));
-    result = n->call->CommDestroy(n->comm);
-    n->comm = NULL;
-    lk_nccl_leave(n);
-    return lk_nccl_status(n, result);
+    for (size_t i = 0; i < n->n_groups; i++)
+        LK_PASS(finalize_one(n, &n->groups[i].comm, deadline));
+    return finalize_one(n, &n->comm, deadline);
 }
 
 static void nccl_close(struct lk_comm *c)
@@ -324,7 +334,7 @@ static enum lk_status nccl_open(const struct lk_comm_config *config, struct lk_c
     LK_TRY(open_streams(n));
     LK_TRY(meet(n, path, &m));
     LK_TRY(lk_nccl_watch_start(n));
-    LK_TRY(join(n, &m));
+    LK_TRY(lk_nccl_join(n, &m.id, config->rank, config->world_size, &n->comm));
     n->joined = true;
     lk_nccl_version_text(n->version, version, sizeof version);
     lk_log(LK_LOG_COMM, LK_INFO, "NCCL %s (%s): rank %d of %d", version, path, config->rank,
@@ -369,6 +379,7 @@ const struct lk_comm_ops lk_comm_nccl = {
     .estimate = lk_nccl_estimate,
     .library = nccl_library,
     .out_of_place = true,
+    .groups = true,
 };
 
 #else

@@ -2,7 +2,9 @@
  * The parts of the communicator nccl. Private to runtime/comm/comm_nccl*_cuda.c.
  *
  *   comm_nccl_cuda.c             open, close, memory
- *   comm_nccl_collective_cuda.c  collectives, enqueued and run; NCCL's estimate of their duration
+ *   comm_nccl_collective_cuda.c  collectives, enqueued and run
+ *   comm_nccl_group_cuda.c       communicators of a part of the ranks
+ *   comm_nccl_estimate_cuda.c    NCCL's estimate of a collective's duration
  *   comm_nccl_watch_cuda.c       opening the library, entering and leaving it, its status codes,
  * the watchdog
  *
@@ -51,6 +53,13 @@ struct lk_nccl_buffer {
     void *handle; /* of the registration */
 };
 
+/* A communicator of a part of the ranks. */
+struct lk_nccl_group {
+    struct lk_rank_group ranks;
+    ncclComm_t comm;
+};
+enum { LK_NCCL_GROUPS_MAX = 4 };
+
 struct lk_nccl {
     struct lk_comm base;
     struct lk_nccl_calls own;
@@ -82,7 +91,9 @@ struct lk_nccl {
     pthread_mutex_t lock; /* guards all below */
     pthread_cond_t changed;
     ncclComm_t comm; /* NULL: not yet, or no longer. Used by the thread that is inside */
-    bool inside;     /* a thread is in NCCL */
+    struct lk_nccl_group groups[LK_NCCL_GROUPS_MAX]; /* likewise; their ranks: host thread only */
+    size_t n_groups;                                 /* host thread only */
+    bool inside;                                     /* a thread is in NCCL */
     bool broken;     /* something failed: threads enter only to abort */
     bool stop, gone; /* the watchdog is asked to end; it has ended */
     bool looking;    /* it is using store or device, which must stay open meanwhile */
@@ -102,15 +113,34 @@ enum lk_status lk_nccl_run(struct lk_comm *c, const struct lk_coll_call *call, u
 enum lk_status lk_nccl_enqueue(struct lk_comm *c, struct lk_stream *s,
                                const struct lk_coll_call *call, uint64_t seq);
 enum lk_status lk_nccl_graph(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end);
-enum lk_status lk_nccl_estimate(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
-void lk_nccl_close_estimator(struct lk_nccl *n);
+/* Call NCCL's function for the collective. pre: inside (lk_nccl_enter). */
+ncclResult_t lk_nccl_call(const struct lk_nccl *n, ncclComm_t comm, const struct lk_coll_call *call,
+                          cudaStream_t s);
 /* Grow scratch and staging to at least `bytes`. */
 enum lk_status lk_nccl_make_scratch(struct lk_nccl *n, size_t bytes);
+
+/* ---- comm_nccl_group_cuda.c ---- */
+
+/* Find the communicator of a collective's ranks, or make it: all ranks of the group then call, the
+ * others with a group of their own. */
+enum lk_status lk_nccl_group(struct lk_nccl *n, const struct lk_rank_group *g, ncclComm_t *out);
+/* Abort all communicators, which are NULL then. pre: inside. */
+void lk_nccl_abort(struct lk_nccl *n);
+
+/* ---- comm_nccl_estimate_cuda.c ---- */
+
+/* The hook estimate of struct lk_comm_ops. */
+enum lk_status lk_nccl_estimate(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
+void lk_nccl_close_estimator(struct lk_nccl *n);
 
 /* ---- comm_nccl_cuda.c ---- */
 
 /* Copy rank 0's value to all ranks. Collective. */
 enum lk_status lk_nccl_share(struct lk_nccl *n, void *value, size_t size);
+/* Initialise a communicator with an id, as rank `rank` of `ranks`; *out is set while NCCL does so,
+ * so that it can be aborted. */
+enum lk_status lk_nccl_join(struct lk_nccl *n, const ncclUniqueId *id, int rank, int ranks,
+                            ncclComm_t *out);
 /* Return the NCCL configuration that n->options ask for. */
 ncclConfig_t lk_nccl_config(const struct lk_nccl *n, bool blocking);
 
@@ -129,10 +159,11 @@ enum lk_status lk_nccl_alive(struct lk_nccl *n);
 /* Convert an NCCL result: LK_OK for ncclSuccess, else an error "NCCL: text". Not for
  * ncclInProgress. */
 enum lk_status lk_nccl_status(const struct lk_nccl *n, ncclResult_t result);
-/* Leave NCCL after a call whose result was `result`, and wait until it is no longer in progress. On
- * a failure break the communicator and return the run's verdict, when the communicator is aborted:
- * NCCL's threads then use the call's stream and buffers no more. */
-enum lk_status lk_nccl_end(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline);
+/* Leave NCCL after a call on *comm whose result was `result`, and wait until it is no longer in
+ * progress. On a failure break the communicator and return the run's verdict, when the communicator
+ * is aborted: NCCL's threads then use the call's stream and buffers no more. */
+enum lk_status lk_nccl_end(struct lk_nccl *n, ncclComm_t const *comm, ncclResult_t result,
+                           struct lk_deadline deadline);
 /* Report a failure that this rank found, after giving others time to report the actual culprit.
  * Return the run's verdict. */
 enum lk_status lk_nccl_blame(struct lk_nccl *n, enum lk_status st, const char *text);

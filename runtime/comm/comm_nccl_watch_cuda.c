@@ -243,12 +243,11 @@ enum lk_status lk_nccl_late(struct lk_nccl *n)
     return st;
 }
 
-/* Return the communicator's state, and leave NCCL. pre: inside. */
-static ncclResult_t ask_and_leave(struct lk_nccl *n)
+/* Return a communicator's state. pre: inside. */
+static ncclResult_t ask(const struct lk_nccl *n, ncclComm_t comm)
 {
-    ncclResult_t state = ncclInternalError, result = n->call->CommGetAsyncError(n->comm, &state);
+    ncclResult_t state = ncclInternalError, result = n->call->CommGetAsyncError(comm, &state);
 
-    lk_nccl_leave(n);
     return result == ncclSuccess ? state : result;
 }
 
@@ -278,14 +277,16 @@ static void await_abort(struct lk_nccl *n)
     pthread_mutex_unlock(&n->lock);
 }
 
-static enum lk_status await(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline)
+static enum lk_status await(struct lk_nccl *n, ncclComm_t const *comm, ncclResult_t result,
+                            struct lk_deadline deadline)
 {
     enum lk_status st = LK_OK;
     uint64_t nap_ns = 0;
 
     while (result == ncclInProgress) {
         LK_TRY(lk_nccl_enter(n, deadline));
-        result = ask_and_leave(n);
+        result = ask(n, *comm);
+        lk_nccl_leave(n);
         if (result == ncclInProgress && !lk_deadline_left_ns(deadline))
             LK_TRY(lk_fail(LK_ETIMEOUT, "a call of NCCL's stays in progress"));
         if (result == ncclInProgress)
@@ -303,10 +304,11 @@ out:
     return st;
 }
 
-enum lk_status lk_nccl_end(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline)
+enum lk_status lk_nccl_end(struct lk_nccl *n, ncclComm_t const *comm, ncclResult_t result,
+                           struct lk_deadline deadline)
 {
     lk_nccl_leave(n);
-    return await(n, result, deadline);
+    return await(n, comm, result, deadline);
 }
 
 /* ---- What the watchdog watches: events and entries ---- */
@@ -442,7 +444,11 @@ static enum lk_status ask_nccl(struct lk_nccl *n)
     }
     n->inside = true;
     pthread_mutex_unlock(&n->lock);
-    result = ask_and_leave(n);
+    result = ask(n, n->comm);
+    for (size_t i = 0; i < LK_NCCL_GROUPS_MAX; i++)
+        if (n->groups[i].comm && (result == ncclSuccess || result == ncclInProgress))
+            result = ask(n, n->groups[i].comm);
+    lk_nccl_leave(n);
     return result == ncclInProgress ? LK_OK : lk_nccl_status(n, result);
 }
 
@@ -487,7 +493,7 @@ static void end_look(struct lk_nccl *n)
     pthread_mutex_unlock(&n->lock);
 }
 
-/* Make the device fail with the verdict, then abort the communicator: in this order, so that a
+/* Make the device fail with the verdict, then abort the communicators: in this order, so that a
  * thread which waits for a stream gets the reason. */
 static void fall(struct lk_nccl *n)
 {
@@ -510,9 +516,7 @@ static void fall(struct lk_nccl *n)
                "a call of NCCL's does not return: its communicator cannot be aborted");
         return;
     }
-    if (n->comm && n->call->CommAbort(n->comm) != ncclSuccess)
-        lk_log(LK_LOG_COMM, LK_WARN, "NCCL could not abort the communicator");
-    n->comm = NULL;
+    lk_nccl_abort(n);
     lk_nccl_leave(n);
 }
 

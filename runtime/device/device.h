@@ -7,7 +7,8 @@
  * any stream makes the device fail for good: later work on the device is skipped, and every sync
  * returns that failure.
  *
- *   cpu        a stream is a thread; ops run in float32 (lk_op.cpu)
+ *   cpu        a stream is a thread; ops run in float32 (lk_op.cpu), or on buffers of bfloat16 or
+ *              float16, where they round each result once (kernels/narrow.h)
  *   timed      a stream is a thread; an op waits, to an absolute deadline, for as long as its cost
  *              takes at the device's rates. Host functions (collectives) and copies run for real.
  *   cuda       a stream is a CUDA stream; float32 with tf32 products, or bfloat16 (lk_op.cuda).
@@ -47,11 +48,12 @@ struct lk_event;
 
 struct lk_device_config {
     struct lk_recorder *recorder; /* borrowed, outlives the device; NULL: nothing is recorded */
-    enum lk_dtype real; /* type of lk_real; LK_F32: the device's default; LK_BF16 where supported */
-    int local_rank;     /* cuda: chooses the GPU */
-    bool share_gpu;     /* cuda: allow several ranks on one GPU; timings are meaningless then */
-    bool brief;         /* cuda: closing the device resets it: this process needs the GPU no more */
-    uint64_t hang_ns;   /* cuda: limit for the GPU to answer, also on close; 0: 10 s */
+    enum lk_dtype
+        real; /* type of lk_real; LK_F32: the device's default; LK_BF16, LK_F16 where supported */
+    int local_rank;   /* cuda: chooses the GPU */
+    bool share_gpu;   /* cuda: allow several ranks on one GPU; timings are meaningless then */
+    bool brief;       /* cuda: closing the device resets it: this process needs the GPU no more */
+    uint64_t hang_ns; /* cuda: limit for the GPU to answer, also on close; 0: 10 s */
     enum lk_attention attention; /* cuda: whose kernels run attention */
     bool deterministic;          /* cuda: equal inputs give equal bits, also in cuDNN's attention */
     const struct lk_cuda_calls *cuda_calls; /* cuda: for tests; NULL: CUDA's own */
@@ -71,8 +73,7 @@ enum lk_status lk_device_open(const char *name, const struct lk_device_config *c
 /* Close the device. pre: its streams and events are destroyed. NULL is legal. */
 void lk_device_close(struct lk_device *d);
 const char *lk_device_name(const struct lk_device *d);
-/* Return the element type of lk_real buffers: LK_F32 or LK_BF16 on cuda, LK_F64 on reference, else
- * LK_F32. */
+/* Return the element type of lk_real buffers: LK_F64 on reference, else what was asked for. */
 enum lk_dtype lk_device_real_dtype(const struct lk_device *d);
 /* Return the element size of lk_real buffers. */
 size_t lk_device_real_bytes(const struct lk_device *d);
@@ -102,8 +103,8 @@ bool lk_device_fuses(const struct lk_device *d);
 
 /*
  * Return the unit roundoff of the factors of matrix products: 2^-24 for float32, 2^-10 for float32
- * on cuda, whose products are tf32, 2^-8 for bfloat16, 2^-53 on reference. Sums are float32 or
- * wider.
+ * on cuda, whose products are tf32, 2^-8 for bfloat16, 2^-11 for float16, 2^-53 on reference. Sums
+ * are float32 or wider.
  */
 double lk_device_unit_roundoff(const struct lk_device *d);
 /* Add the machine's properties (on cuda: GPU, driver, CUDA) to a run's configuration. */

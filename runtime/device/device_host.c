@@ -10,6 +10,7 @@
 #include "base/thread.h"
 #include "base/units.h"
 #include "kernels/blas.h"
+#include "kernels/narrow.h"
 #include "kernels/ops.h"
 #include "runtime/device/device_impl.h"
 
@@ -98,7 +99,7 @@ static void run_op(struct lk_stream *s, const struct lk_stream_command *c)
         ops->run_op(s, c, &span);
         return;
     }
-    (ops->needs == LK_OP_REF ? c->op->ref : c->op->cpu)(c->args);
+    c->op->ref(c->args);
     lk_span_end(s->track, &span);
 }
 
@@ -161,6 +162,7 @@ struct thread_stream {
     atomic_bool stop;
     /* timed: the time until which this stream is busy, in lk_now_ns. Its thread only. */
     uint64_t busy_until_ns;
+    struct lk_narrow narrow; /* cpu: of ops on narrow buffers. Its thread only */
 };
 
 static struct thread_stream *thread_of(struct lk_stream *s)
@@ -257,6 +259,7 @@ static void thread_free(struct lk_stream *s)
     pthread_cond_destroy(&t->work);
     pthread_mutex_destroy(&t->lock);
     free(t->slots);
+    lk_narrow_fini(&t->narrow);
 }
 
 static enum lk_status thread_open(struct lk_stream *s)
@@ -360,12 +363,12 @@ static void thread_sleep(struct thread_stream *t, struct lk_deadline deadline)
 
 /* The devices cpu and timed share these functions. */
 #define THREAD_HOOKS                                                                               \
-    .real = LK_F32, .unit_roundoff = 0x1p-24, .device_bytes = sizeof(struct lk_device),            \
-    .stream_bytes = sizeof(struct thread_stream), .stream_open = thread_open,                      \
-    .stream_close = thread_close, .stream_free = thread_free, .submit = thread_submit,             \
-    .sync = thread_sync, .wake = thread_wake
+    .real = LK_F32, .reals = 1U << LK_F16 | 1U << LK_BF16, .unit_roundoff = 0x1p-24,               \
+    .device_bytes = sizeof(struct lk_device), .stream_bytes = sizeof(struct thread_stream),        \
+    .stream_open = thread_open, .stream_close = thread_close, .stream_free = thread_free,          \
+    .submit = thread_submit, .sync = thread_sync, .wake = thread_wake
 
-/* ---- cpu: ops in float32 ---- */
+/* ---- cpu: ops in float32, on buffers of float32 or of narrower types ---- */
 
 static enum lk_status cpu_open(struct lk_device *d)
 {
@@ -374,12 +377,26 @@ static enum lk_status cpu_open(struct lk_device *d)
     return lk_blas_check_memory();
 }
 
+static void cpu_run_op(struct lk_stream *s, const struct lk_stream_command *c, struct lk_span *span)
+{
+    enum lk_status st = LK_OK;
+
+    if (s->device->real == LK_F32)
+        c->op->cpu(c->args);
+    else
+        st = lk_narrow_run(&thread_of(s)->narrow, c->op, c->args, s->device->real);
+    if (st != LK_OK)
+        lk_device_fail(s->device, st, lk_error_text());
+    lk_span_end(s->track, span);
+}
+
 const struct lk_device_ops lk_device_cpu = {
     .name = "cpu",
     .help = "float32 on this processor, a stream is a thread",
     THREAD_HOOKS,
     .open = cpu_open,
     .needs = LK_OP_CPU,
+    .run_op = cpu_run_op,
 };
 
 /*
@@ -426,6 +443,9 @@ static void timed_run_op(struct lk_stream *s, const struct lk_stream_command *c,
     struct thread_stream *t = (struct thread_stream *)s;
     struct lk_op_cost cost = c->op->cost(c->args);
     uint64_t now_ns;
+
+    /* Costs are of float32. The few buffers that stay wide are counted as narrow. */
+    cost.bytes *= (double)lk_dtype_bytes(s->device->real) / (double)lk_dtype_bytes(LK_F32);
 
     span->start_ns = t->busy_until_ns;
     span->end_ns = span->start_ns + op_time_ns(&s->device->config, &cost);

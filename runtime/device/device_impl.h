@@ -127,7 +127,7 @@ struct lk_device_ops {
     /* (optional) Wake all waiters to check again: the device failed, or a stream closes. Any
      * thread. */
     void (*wake)(struct lk_stream *s);
-    /* (optional) Run an op and end its span; NULL: call its function `needs`. */
+    /* (optional) Run an op and end its span; NULL: call its definition, `ref`. */
     void (*run_op)(struct lk_stream *s, const struct lk_stream_command *c, struct lk_span *span);
     /* (optional) As lk_stream_native. */
     void *(*native)(struct lk_stream *s);

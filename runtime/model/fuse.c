@@ -141,6 +141,8 @@ static const char *lacks(const struct lk_model *m, const struct lk_fuse_config *
         return "not asked for";
     if (f->measured && !gradients_are_aligned(m))
         return "gradients begin at no multiples of 16 bytes";
+    if (f->measured && c->elsewhere)
+        return "the sharding has parameters and gradients in place during a step only";
     return f->measured && wish == LK_FUSE_AUTO && c->deterministic
                ? "a deterministic run chooses nothing by time"
                : NULL;

@@ -52,8 +52,10 @@ struct lk_store;
 struct lk_fuse_config {
     struct lk_fuse fuse;
     int rank, ranks;
-    struct lk_store *store;       /* borrowed; NULL: there is one rank */
-    bool deterministic;           /* nothing is chosen by time, which differs between equal runs */
+    struct lk_store *store; /* borrowed; NULL: there is one rank */
+    bool deterministic;     /* nothing is chosen by time, which differs between equal runs */
+    bool elsewhere; /* parameters or gradients are in place during a step only: nothing is measured
+                       or tried */
     uint64_t timeout_ns;          /* limit of a wait for the device */
     struct lk_recorder *recorder; /* NULL: nothing is recorded */
 };
@@ -63,7 +65,7 @@ struct lk_fuse_config {
  * turns on the model's own buffers, and kept where it takes less time (the median of seven each).
  * Rank 0 chooses for all, because the bits of a step depend on it. The outcome is the fact
  * "gpu_fusion" of the trace; a device that fuses nothing leaves none, and YES is LK_EUNSUPPORTED
- * there. pre: gradients are set, all ranks call; the buffers' contents are lost.
+ * there. pre: gradients are set unless `elsewhere`, all ranks call; the buffers' contents are lost.
  */
 enum lk_status lk_fuse_choose(struct lk_model *m, const struct lk_fuse_config *config);
 

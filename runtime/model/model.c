@@ -462,6 +462,11 @@ void lk_model_leave_weights(struct lk_model *m)
     lk_device_free(m->device, m->weights);
     m->weights = NULL;
     m->weights_bytes = 0;
+    lk_device_free(m->device, m->masters);
+    m->masters = NULL;
+    m->masters_bytes = 0;
+    for (size_t i = 0; i < m->n_params; i++)
+        m->params[i].master = NULL;
 }
 
 void lk_model_fini(struct lk_model *m)

@@ -83,6 +83,7 @@ struct lk_model_config {
     bool blank; /* keep weights zero: the model is only described, or weights are loaded into it */
     bool described;  /* nothing will run on it: it has no memory */
     const char *job; /* replay: path of a job.json */
+    int replicas;    /* devices that the trainer lets it run on (runtime/model/replicas.h); 0: 1 */
 };
 
 /*
@@ -113,6 +114,7 @@ struct lk_use_hook {
 
 struct lk_comm;
 struct lk_fused; /* runtime/model/fuse.h */
+struct lk_replicas;
 struct lk_model;
 struct lk_model_ops {
     const char *name;
@@ -157,6 +159,7 @@ struct lk_model { /* first member of a model's own struct */
     size_t weights_bytes, masters_bytes;
     struct lk_model_buffer *buffers; /* dense, in one allocation that begins at buffers[0].data */
     size_t n_buffers, buffer_elems;  /* buffer_elems: of all of them */
+    struct lk_replicas *replicas;    /* runtime/model/replicas.h; NULL: it has none */
     bool described;                  /* it has no memory */
     double activation_bytes;         /* of all else: outputs kept for backward, and scratch */
     struct lk_model_output *outputs; /* what forward writes, in its order */
@@ -171,6 +174,7 @@ struct lk_model { /* first member of a model's own struct */
      * search for unused parameters. Else 0. */
     double input_s, gap_s;
     bool find_unused_parameters;
+    bool global_norm;      /* likewise: its update waits for a number of all gradients */
     struct lk_model_norm { /* batch norms that synchronise, in forward order */
         int channels;
         double at; /* share of forward's operations before it */
@@ -194,8 +198,8 @@ void lk_model_destroy(struct lk_model *m); /* NULL is legal */
  */
 enum lk_status lk_model_not_finite(struct lk_model *m, char *buf, size_t size);
 
-/* Free the memory of the parameters' values: they were moved elsewhere, and params[].data are the
- * caller's from now on. pre: the stream is idle; there are no masters. */
+/* Free the memory of the parameters' values and masters: they were moved elsewhere, and
+ * params[].data and .master are the caller's from now on. pre: the stream is idle. */
 void lk_model_leave_weights(struct lk_model *m);
 
 /*

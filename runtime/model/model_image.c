@@ -172,9 +172,9 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static void lay_out(struct lk_image *g, struct lk_model_arena *a)
+static void lay_out(struct lk_image *g, struct lk_model_arena *a, bool cuda)
 {
-    size_t scratch = 0, largest = 0, normed = 0, s = g->max_samples;
+    size_t largest = 0, normed = 0, s = g->max_samples;
 
     g->base.loss = lk_model_take_wide(a, 1, 1);
     g->image = lk_model_take(a, "the image", s, lk_sample_inputs(&g->base.sample));
@@ -184,7 +184,7 @@ static void lay_out(struct lk_image *g, struct lk_model_arena *a)
 
         shape.samples = s;
         if (n->kind == LK_IMAGE_CONV)
-            scratch = larger(scratch, lk_conv_scratch(&shape));
+            g->scratch_elems = larger(g->scratch_elems, lk_conv_scratch(&shape, cuda));
         if (i + 1 < g->n_nodes)
             largest = larger(largest, out_elems(n));
         if (n->norm) {
@@ -197,7 +197,7 @@ static void lay_out(struct lk_image *g, struct lk_model_arena *a)
                                               : lk_model_take(a, n->name, s, out_elems(n));
     }
     g->log_sum = lk_model_take_wide(a, s, 1);
-    g->scratch = lk_model_take(a, NULL, scratch, 1);
+    g->scratch = lk_model_take(a, NULL, g->scratch_elems, 1);
     g->dconv = lk_model_take(a, NULL, s, normed);
     for (size_t i = 0; i < LK_IMAGE_GRADS; i++)
         g->grads[i] = lk_model_take(a, NULL, s, largest);
@@ -207,7 +207,7 @@ static void lay_out(struct lk_image *g, struct lk_model_arena *a)
 
 /* ---- Creation ---- */
 
-static enum lk_status check_config(const struct lk_device *d, const struct lk_model_config *c)
+static enum lk_status check_config(const struct lk_model_config *c)
 {
     LK_PASS(lk_model_check_size("image", c->image, MAX_IMAGE));
     LK_PASS(lk_model_check_size("colours", c->colours, MAX_COLOURS));
@@ -217,10 +217,6 @@ static enum lk_status check_config(const struct lk_device *d, const struct lk_mo
     LK_PASS(lk_model_check_size("max_samples", c->max_samples, INT_MAX / (c->image * c->image)));
     if (c->heads || c->context)
         return lk_fail(LK_EUSAGE, "has no heads and no context");
-    if (!strcmp(lk_device_name(d), "cuda") && !lk_op_conv_forward.cuda)
-        return lk_fail(LK_EUNSUPPORTED,
-                       "convolution, batch norm and pooling have no implementation on the device "
-                       "cuda: it runs on cpu");
     return LK_OK;
 }
 
@@ -325,23 +321,24 @@ enum lk_status lk_image_create(const struct lk_model_ops *ops, struct lk_device 
 {
     struct lk_model_arena a = lk_model_arena_of(d);
     struct lk_image *g = NULL;
+    bool cuda = !lk_device_uses_host_memory(d);
     enum lk_status st = LK_OK;
     char text[96] = "";
 
-    LK_TRY(check_config(d, config));
+    LK_TRY(check_config(config));
     LK_TRY(lk_alloc(&g, 1, sizeof *g));
     g->max_samples = (size_t)config->max_samples;
     g->base.sample = lk_sample_image(config->colours, config->image, config->image);
     g->base.vocab = config->vocab;
     LK_TRY(build(g, config, text, sizeof text));
     LK_TRY(lk_alloc(&g->grad_of, g->n_nodes, sizeof *g->grad_of));
-    lay_out(g, &a);
+    lay_out(g, &a, cuda);
     LK_TRY(lk_model_arena_check(&a));
     LK_TRY(init_params(g, ops, d, s, config));
     LK_TRY(init_buffers(g, config));
     LK_TRY(lk_model_arena_alloc(&g->base, &a));
     g->activations = a.base;
-    lay_out(g, &a);
+    lay_out(g, &a, cuda);
     count(g);
     g->base.synchronises = config->sync_batch_norm && g->n_norms > 0;
     if (g->base.synchronises)

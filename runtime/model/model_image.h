@@ -47,7 +47,6 @@ enum lk_status lk_image_add_relu(struct lk_image *g, const struct lk_image_out *
 /*
  * Create a model: `build` adds its nodes, the last of which makes the logits, and writes a line of
  * text on them, "layers 18, channels 64". config: image, colours and vocab are filled in.
- * LK_EUNSUPPORTED on cuda.
  */
 enum lk_status lk_image_create(const struct lk_model_ops *ops, struct lk_device *d,
                                struct lk_stream *s, const struct lk_model_config *config,
@@ -112,8 +111,9 @@ struct lk_image {
     lk_real *activations; /* allocation of all buffers below, and of the nodes' */
     lk_real *image;       /* (max_samples, pixels, colours) */
     lk_wide *log_sum;     /* (max_samples) */
-    lk_real *scratch;     /* of the convolutions */
-    lk_real *dconv;       /* gradient of a normalised convolution's output */
+    lk_real *scratch;     /* (scratch_elems), of the convolutions */
+    size_t scratch_elems;
+    lk_real *dconv; /* gradient of a normalised convolution's output */
     lk_real *grads[LK_IMAGE_GRADS];
     lk_wide *statistics; /* of the widest norm */
     lk_wide *sums;       /* likewise */

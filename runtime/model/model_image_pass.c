@@ -102,7 +102,8 @@ static enum lk_status conv_forward(struct lk_image *g, struct lk_image_node *n, 
 
     LK_PASS(LK_LAUNCH(g->base.stream, conv_forward, .out = n->norm ? n->conv : n->out,
                       .in = input_of(g, n), .weight = w[0].data, .bias = n->norm ? NULL : w[1].data,
-                      .scratch = g->scratch, .shape = shape_of(n, samples)));
+                      .scratch = g->scratch, .scratch_elems = g->scratch_elems,
+                      .shape = shape_of(n, samples)));
     return n->norm ? norm_forward(g, n, samples) : relu_forward(g, n, samples);
 }
 
@@ -248,7 +249,8 @@ static enum lk_status conv_backward(struct pass *p, struct lk_image_node *n, lk_
     }
     LK_PASS(LK_LAUNCH(m->stream, conv_backward_weight, .dweight = w[0].grad,
                       .dbias = n->norm ? NULL : w[1].grad, .dout = dout, .in = input_of(g, n),
-                      .scratch = g->scratch, .shape = shape, .accumulate = p->accumulate));
+                      .scratch = g->scratch, .scratch_elems = g->scratch_elems, .shape = shape,
+                      .accumulate = p->accumulate));
     LK_PASS(n->in < 0 ? lk_model_finish(m, p->hook, n->param)
                       : lk_model_ready(m, p->hook, n->param));
     if (!n->norm)
@@ -257,7 +259,8 @@ static enum lk_status conv_backward(struct pass *p, struct lk_image_node *n, lk_
         return LK_OK;
     LK_PASS(gradient_in(g, n, &din, &adds));
     LK_PASS(LK_LAUNCH(m->stream, conv_backward_input, .din = din, .dout = dout, .weight = w[0].data,
-                      .scratch = g->scratch, .shape = shape, .accumulate = adds));
+                      .scratch = g->scratch, .scratch_elems = g->scratch_elems, .shape = shape,
+                      .accumulate = adds));
     return lk_model_release(p->hook, n->param);
 }
 

@@ -297,6 +297,7 @@ static enum lk_status create(struct lk_device *d, struct lk_stream *s,
         r->model.input_s = t.input_s;
     r->model.gap_s = t.gap_s;
     r->model.find_unused_parameters = r->job.find_unused_parameters;
+    r->model.global_norm = r->job.global_norm;
     LK_TRY(lk_device_alloc(d, lk_device_wide_bytes(d), &r->model.loss));
     r->model.flops_per_sample = r->job.flops_per_sample.value;
     snprintf(r->model.sample_unit, sizeof r->model.sample_unit, "%s", r->job.sample_unit);

@@ -169,7 +169,8 @@ lk_wide *lk_optim_state(const struct lk_optim *o, size_t plane, size_t param)
 }
 
 void lk_optim_begin(struct lk_optim *o, const struct lk_param *params,
-                    const struct lk_bucket_plan *buckets, double learning_rate, int64_t t)
+                    const struct lk_bucket_plan *buckets, double learning_rate, int64_t t,
+                    double unscale)
 {
     const struct lk_optim_config *c = &o->config;
 
@@ -177,6 +178,7 @@ void lk_optim_begin(struct lk_optim *o, const struct lk_param *params,
         .learning_rate = learning_rate,
         .corrected = learning_rate / (1 - pow(c->beta1, (double)t)),
         .root = sqrt(1 / (1 - pow(c->beta2, (double)t))),
+        .unscale = unscale,
     };
     for (size_t row = 0; row < o->n_params; row++) {
         size_t param = buckets ? buckets->index[row] : row;

@@ -53,11 +53,13 @@ void lk_optim_destroy(struct lk_optim *o); /* NULL is legal; pre: its streams ar
 
 /*
  * Prepare update number t (from 1) of the parameters given to create, in these buckets; NULL: all
- * in one. Nothing is enqueued: the first lk_optim_update sends what was prepared, and a graph that
- * was captured with it sends it again at every launch. pre: earlier updates have run.
+ * in one. Gradients are multiplied by `unscale` in float. Nothing is enqueued: the first
+ * lk_optim_update sends what was prepared, and a graph that was captured with it sends it again at
+ * every launch. pre: earlier updates have run.
  */
 void lk_optim_begin(struct lk_optim *o, const struct lk_param *params,
-                    const struct lk_bucket_plan *buckets, double learning_rate, int64_t t);
+                    const struct lk_bucket_plan *buckets, double learning_rate, int64_t t,
+                    double unscale);
 /* Enqueue the update of a bucket's parameters, or of all. The updates between two calls of
  * lk_optim_begin are on one stream. A parameter's bits do not depend on the buckets. */
 enum lk_status lk_optim_update(struct lk_optim *o, struct lk_stream *s, size_t bucket);

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "kernels/ops.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct lk_averaging {
@@ -44,7 +45,7 @@ static enum lk_status check(const struct lk_averaging_config *c, bool has_master
                        c->outer_rate, c->outer_momentum);
     if (has_masters)
         return lk_fail(LK_EUNSUPPORTED,
-                       "%s averages float32 weights; bfloat16's have exact ones "
+                       "%s averages float32 weights; narrower ones have exact ones "
                        "beside them",
                        lk_sharding_name(c->scheme));
     return LK_OK;
@@ -143,4 +144,22 @@ enum lk_status lk_averaging_enqueue(struct lk_averaging *a)
         LK_PASS(step_outer(a));
     LK_PASS(lk_event_record(a->averaged, a->net));
     return lk_stream_wait(a->compute, a->averaged);
+}
+
+enum { KEPT_START, KEPT_MOMENTUM, N_KEPT };
+
+size_t lk_averaging_n_kept(const struct lk_averaging *a)
+{
+    return a && a->old ? N_KEPT : 0;
+}
+
+struct lk_kept lk_averaging_kept(const struct lk_averaging *a, size_t group, const lk_real *first,
+                                 size_t elems)
+{
+    char *of = group == KEPT_START ? a->old : a->momentum;
+    struct lk_kept k = {.data = of + ((const char *)first - (const char *)a->weights),
+                        .elems = elems};
+
+    snprintf(k.name, sizeof k.name, "outer.%s", group == KEPT_START ? "start" : "momentum");
+    return k;
 }

@@ -23,6 +23,7 @@
 #include "facts/sharding.h"
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
+#include "runtime/model/kept.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -52,6 +53,11 @@ enum lk_status lk_averaging_create(const struct lk_averaging_config *c, struct l
                                    lk_real *weights, size_t weights_bytes, bool has_masters,
                                    struct lk_averaging **out);
 void lk_averaging_destroy(struct lk_averaging *a); /* NULL is legal; pre: the streams are idle */
+/* Return the groups of state of the outer optimizer (runtime/model/kept.h), 0 of NULL, and a piece
+ * of one: `elems` elements from `first` on of the weights. */
+size_t lk_averaging_n_kept(const struct lk_averaging *a);
+struct lk_kept lk_averaging_kept(const struct lk_averaging *a, size_t group, const lk_real *first,
+                                 size_t elems);
 /* Enqueue the averaging on the net stream; the compute stream waits for it. NULL is legal. */
 enum lk_status lk_averaging_enqueue(struct lk_averaging *a);
 

@@ -7,9 +7,9 @@ void lk_exchange_destroy(struct lk_exchange *e)
         e->ops->destroy(e);
 }
 
-enum lk_status lk_exchange_step_begin(struct lk_exchange *e, uint32_t step)
+enum lk_status lk_exchange_step_begin(struct lk_exchange *e, uint32_t step, int n)
 {
-    return e->ops->step_begin(e, step);
+    return e->ops->step_begin(e, step, n);
 }
 
 enum lk_status lk_exchange_forward_begin(struct lk_exchange *e, int micro_batch)
@@ -30,6 +30,13 @@ double lk_exchange_seed(const struct lk_exchange *e)
 struct lk_grad_hook lk_exchange_hook(struct lk_exchange *e)
 {
     return e->ops->hook(e);
+}
+
+enum lk_status lk_exchange_shadow(struct lk_exchange *e)
+{
+    return e->ops->shadow
+               ? e->ops->shadow(e)
+               : lk_fail(LK_EUNSUPPORTED, "sharded training has no shadow of a backward");
 }
 
 enum lk_status lk_exchange_backward_end(struct lk_exchange *e)
@@ -68,10 +75,15 @@ int lk_exchange_norms_micro_batches(const struct lk_exchange *e)
     return e->ops->norms_micro_batches(e);
 }
 
-lk_real *lk_exchange_gradients(const struct lk_exchange *e, size_t *out_elems)
+lk_real *lk_exchange_gradients(const struct lk_exchange *e, size_t run, size_t *out_elems)
 {
     *out_elems = 0;
-    return e->ops->gradients ? e->ops->gradients(e, out_elems) : NULL;
+    return e->ops->gradients(e, run, out_elems);
+}
+
+enum lk_status lk_exchange_add_up(struct lk_exchange *e, lk_wide *x)
+{
+    return e->ops->add_up ? e->ops->add_up(e, x) : LK_OK;
 }
 
 enum lk_status lk_exchange_whole(struct lk_exchange *e, int what, const struct lk_optim *o)
@@ -94,4 +106,14 @@ lk_wide *lk_exchange_state(const struct lk_exchange *e, const struct lk_optim *o
                            size_t param)
 {
     return e->ops->state(e, o, plane, param);
+}
+
+size_t lk_exchange_n_kept(const struct lk_exchange *e)
+{
+    return e && e->ops->n_kept ? e->ops->n_kept(e) : 0;
+}
+
+struct lk_kept lk_exchange_kept(const struct lk_exchange *e, size_t group, size_t param)
+{
+    return e->ops->kept(e, group, param);
 }

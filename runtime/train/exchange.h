@@ -4,8 +4,8 @@
  *
  * A step on the host thread:
  *
- *     lk_exchange_step_begin(e, step);
- *     for (m = 0; m < accumulation; m++) {
+ *     lk_exchange_step_begin(e, step, n);
+ *     for (m = 0; m < n; m++) {
  *         lk_exchange_forward_begin(e, m);
  *         forward(m);
  *         lk_exchange_backward_begin(e, m);
@@ -14,12 +14,16 @@
  *     }
  *     update of the pieces that this rank owns
  *     lk_exchange_updated(e);
+ *
+ * A rank without samples for a micro-batch calls lk_exchange_shadow instead of forward and
+ * backward.
  */
 #ifndef LK_RUNTIME_EXCHANGE_H
 #define LK_RUNTIME_EXCHANGE_H
 
 #include "base/status.h"
 #include "facts/bucket.h"
+#include "runtime/model/kept.h"
 #include "runtime/model/model.h"
 #include "runtime/model/optim.h"
 
@@ -43,11 +47,15 @@ struct lk_exchange;
 /* pre: the streams are idle or destroyed, the communicator is not closed. NULL is legal. */
 void lk_exchange_destroy(struct lk_exchange *e);
 
-enum lk_status lk_exchange_step_begin(struct lk_exchange *e, uint32_t step);
+/* n: micro-batches of this step, the same on all ranks; at most the accumulation. */
+enum lk_status lk_exchange_step_begin(struct lk_exchange *e, uint32_t step, int n);
 enum lk_status lk_exchange_forward_begin(struct lk_exchange *e, int micro_batch);
 enum lk_status lk_exchange_backward_begin(struct lk_exchange *e, int micro_batch);
 double lk_exchange_seed(const struct lk_exchange *e);
 struct lk_grad_hook lk_exchange_hook(struct lk_exchange *e);
+/* Take part in what a backward exchanges, with gradients that add nothing. LK_EUNSUPPORTED in
+ * sharded training. */
+enum lk_status lk_exchange_shadow(struct lk_exchange *e);
 enum lk_status lk_exchange_backward_end(struct lk_exchange *e);
 /* Enqueue what follows the update of the owned pieces, which is on the compute stream. */
 enum lk_status lk_exchange_updated(struct lk_exchange *e);
@@ -57,9 +65,12 @@ struct lk_owned lk_exchange_owned(const struct lk_exchange *e);
 const struct lk_bucket_plan *lk_exchange_buckets(const struct lk_exchange *e);
 /* As lk_reducer_ready_order; without DDP the order in which parameters are in units. */
 const size_t *lk_exchange_ready_order(const struct lk_exchange *e);
-/* Return the memory of all reduced gradients, in which gaps are zero; NULL where no rank has them.
- */
-lk_real *lk_exchange_gradients(const struct lk_exchange *e, size_t *out_elems);
+/* Return run 0, 1, ... of the reduced gradients that this rank owns, in which gaps are zero; NULL
+ * behind the last. */
+lk_real *lk_exchange_gradients(const struct lk_exchange *e, size_t run, size_t *out_elems);
+/* Enqueue the sum over the ranks that share gradients of one number each, in place and on the
+ * compute stream; where a rank owns all gradients nothing is sent. All ranks get the same bits. */
+enum lk_status lk_exchange_add_up(struct lk_exchange *e, lk_wide *x);
 /* As those of the reducer; LK_EEVIDENCE in sharded training, which does not measure norms. */
 enum lk_status lk_exchange_norms(const struct lk_exchange *e, uint32_t *step, double *local_sq,
                                  double *mean_sq);
@@ -85,14 +96,20 @@ const void *lk_exchange_weights(const struct lk_exchange *e, size_t *out_bytes);
 lk_wide *lk_exchange_state(const struct lk_exchange *e, const struct lk_optim *o, size_t plane,
                            size_t param);
 
+/* Return the groups of state that a checkpoint holds (runtime/model/kept.h), 0 of NULL, and a
+ * parameter's piece of one. pre: lk_exchange_whole of the states. */
+size_t lk_exchange_n_kept(const struct lk_exchange *e);
+struct lk_kept lk_exchange_kept(const struct lk_exchange *e, size_t group, size_t param);
+
 /* Private part: what a kind of exchange implements. Optional ones do nothing where NULL. */
 struct lk_exchange_ops {
     void (*destroy)(struct lk_exchange *e);
-    enum lk_status (*step_begin)(struct lk_exchange *e, uint32_t step);
+    enum lk_status (*step_begin)(struct lk_exchange *e, uint32_t step, int n);
     enum lk_status (*forward_begin)(struct lk_exchange *e, int micro_batch); /* (optional) */
     enum lk_status (*backward_begin)(struct lk_exchange *e, int micro_batch);
     double (*seed)(const struct lk_exchange *e);
     struct lk_grad_hook (*hook)(struct lk_exchange *e);
+    enum lk_status (*shadow)(struct lk_exchange *e); /* (optional) LK_EUNSUPPORTED */
     enum lk_status (*backward_end)(struct lk_exchange *e);
     enum lk_status (*updated)(struct lk_exchange *e); /* (optional) */
     const struct lk_bucket_plan *(*buckets)(const struct lk_exchange *e);
@@ -100,13 +117,16 @@ struct lk_exchange_ops {
     enum lk_status (*norms)(const struct lk_exchange *e, uint32_t *step, double *local_sq,
                             double *mean_sq);
     int (*norms_micro_batches)(const struct lk_exchange *e);
-    lk_real *(*gradients)(const struct lk_exchange *e, size_t *out_elems); /* (optional) NULL */
+    lk_real *(*gradients)(const struct lk_exchange *e, size_t run, size_t *out_elems);
+    enum lk_status (*add_up)(struct lk_exchange *e, lk_wide *x); /* (optional) */
     enum lk_status (*whole)(struct lk_exchange *e, int what,
                             const struct lk_optim *o); /* (optional) */
     void (*part)(struct lk_exchange *e);               /* (optional) */
     const void *(*weights)(const struct lk_exchange *e, size_t *out_bytes);
     lk_wide *(*state)(const struct lk_exchange *e, const struct lk_optim *o, size_t plane,
                       size_t param);
+    size_t (*n_kept)(const struct lk_exchange *e); /* (optional) 0 */
+    struct lk_kept (*kept)(const struct lk_exchange *e, size_t group, size_t param);
 };
 struct lk_exchange { /* first member of an exchange's own struct */
     const struct lk_exchange_ops *ops;

@@ -55,7 +55,7 @@ static void half_destroy(struct lk_hook *h)
 
 static enum lk_status half_create(enum lk_dtype wire_type, struct lk_hook **out)
 {
-    static const struct lk_hook_ops ops = {half_set_buckets, half_reduce, half_destroy};
+    static const struct lk_hook_ops ops = {half_set_buckets, half_reduce, half_destroy, 0, NULL};
     struct half *x = NULL;
 
     LK_PASS(lk_alloc(&x, 1, sizeof *x));
@@ -122,4 +122,14 @@ enum lk_status lk_hook_reduce(struct lk_hook *h, struct lk_comm *comm, struct lk
                               const struct lk_coll_call *call, size_t bucket, uint32_t step)
 {
     return h ? h->ops->reduce(h, call, bucket, step) : lk_comm_enqueue(comm, net, call);
+}
+
+size_t lk_hook_n_kept(const struct lk_hook *h)
+{
+    return h ? h->ops->n_kept : 0;
+}
+
+struct lk_kept lk_hook_kept(const struct lk_hook *h, size_t group, size_t param)
+{
+    return h->ops->kept(h, group, param);
 }

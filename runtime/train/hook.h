@@ -18,6 +18,7 @@
 #include "facts/bucket.h"
 #include "facts/config.h"
 #include "runtime/comm/comm.h"
+#include "runtime/model/kept.h"
 #include "runtime/model/model.h"
 
 #include <stdbool.h>
@@ -53,12 +54,19 @@ enum lk_status lk_hook_set_buckets(struct lk_hook *h, const struct lk_bucket_pla
 enum lk_status lk_hook_reduce(struct lk_hook *h, struct lk_comm *comm, struct lk_stream *net,
                               const struct lk_coll_call *call, size_t bucket, uint32_t step);
 
+/* Return the groups of state that a hook keeps from step to step (runtime/model/kept.h), 0 of NULL,
+ * and a parameter's piece of one. */
+size_t lk_hook_n_kept(const struct lk_hook *h);
+struct lk_kept lk_hook_kept(const struct lk_hook *h, size_t group, size_t param);
+
 /* Private part: what a hook implements. */
 struct lk_hook_ops {
     enum lk_status (*set_buckets)(struct lk_hook *h);
     enum lk_status (*reduce)(struct lk_hook *h, const struct lk_coll_call *call, size_t bucket,
                              uint32_t step);
     void (*destroy)(struct lk_hook *h);
+    size_t n_kept;
+    struct lk_kept (*kept)(const struct lk_hook *h, size_t group, size_t param); /* n_kept > 0 */
 };
 
 struct lk_hook { /* first member of a hook's own struct */

@@ -22,6 +22,7 @@
 #include "base/rng.h"
 #include "kernels/ops.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A tensor of a bucket. */
@@ -310,10 +311,32 @@ static void destroy(struct lk_hook *h)
     free(h);
 }
 
+/* The error of a matrix is a rank's own, its Q is everybody's. */
+enum { KEPT_ERROR, KEPT_Q, N_KEPT };
+
+static struct lk_kept kept(const struct lk_hook *h, size_t group, size_t param)
+{
+    const struct powersgd *x = (const struct powersgd *)h;
+    struct lk_kept k = {.own = group == KEPT_ERROR};
+
+    snprintf(k.name, sizeof k.name, "powersgd.%s", group == KEPT_ERROR ? "error" : "q");
+    for (size_t b = 0; b < h->plan->n_buckets; b++)
+        for (size_t i = h->plan->first[b]; i < h->plan->first[b + 1]; i++) {
+            const struct tensor *t = &x->tensors[i];
+
+            if (t->param != param || !t->r)
+                continue;
+            k.elems = group == KEPT_ERROR ? t->elems : t->m * t->r;
+            k.data = group == KEPT_ERROR ? at(x, x->error, t->error_at)
+                                         : at(x, x->q, x->parts[b].q_at + t->q_at);
+        }
+    return k;
+}
+
 enum lk_status lk_hook_powersgd_create(const struct lk_hook_config *c, struct lk_device *d,
                                        struct lk_hook **out)
 {
-    static const struct lk_hook_ops ops = {set_buckets, reduce, destroy};
+    static const struct lk_hook_ops ops = {set_buckets, reduce, destroy, N_KEPT, kept};
     struct powersgd *x = NULL;
 
     if (c->powersgd_rank < 1 || !(c->powersgd_min_rate > 0) || c->powersgd_start < 2)

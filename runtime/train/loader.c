@@ -45,7 +45,7 @@ struct lk_loader {
     size_t input_bytes; /* of a sample */
     size_t targets_at;  /* byte of a slot */
     uint16_t span_name, copy_name;
-    size_t batches_an_epoch;
+    struct lk_shares *shares;
     size_t n_slots; /* depth + accumulation, or accumulation without threads */
     struct slot *slots;
     char **step; /* by micro-batch: device buffers that the model reads */
@@ -79,18 +79,18 @@ static uint32_t step_of(const struct lk_loader *l, uint64_t n)
 static enum lk_status fill(struct worker *w, uint64_t n)
 {
     const struct lk_loader *l = w->l;
-    size_t batch = (size_t)l->config.local_batch, n_targets = (size_t)l->shape.targets;
-    uint64_t at = l->config.first + n, epoch = at / l->batches_an_epoch;
-    size_t first = (size_t)(at % l->batches_an_epoch) * batch;
+    const struct lk_share share =
+        lk_shares_of(l->shares, l->config.sampler.rank, l->config.first + n);
+    size_t n_targets = (size_t)l->shape.targets;
     char *inputs = l->slots[n % l->n_slots].host;
     int32_t *targets = (int32_t *)(void *)(inputs + l->targets_at);
 
-    if (epoch != w->epoch) {
-        lk_sampler_set_epoch(w->sampler, epoch);
-        w->epoch = epoch;
+    if (share.epoch != w->epoch) {
+        lk_sampler_set_epoch(w->sampler, share.epoch);
+        w->epoch = share.epoch;
     }
-    for (size_t i = 0; i < batch; i++)
-        LK_PASS(lk_dataset_read(l->config.dataset, lk_sampler_index(w->sampler, first + i),
+    for (size_t i = 0; i < (size_t)share.samples; i++)
+        LK_PASS(lk_dataset_read(l->config.dataset, lk_sampler_index(w->sampler, share.first + i),
                                 inputs + i * l->input_bytes, targets + i * n_targets));
     return LK_OK;
 }
@@ -286,7 +286,6 @@ enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_conf
 {
     enum lk_status st = LK_OK;
     struct lk_loader *l = NULL;
-    size_t count;
 
     LK_TRY(check(config));
     LK_TRY(lk_alloc(&l, 1, sizeof *l));
@@ -299,29 +298,23 @@ enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_conf
     l->targets_at = ((size_t)config->local_batch * l->input_bytes + TARGETS_ALIGN - 1) /
                     TARGETS_ALIGN * TARGETS_ALIGN;
     LK_TRY(make_workers(l));
-    count = lk_sampler_count(l->workers[0].sampler);
-    l->batches_an_epoch = count / (size_t)config->local_batch;
-    if (l->batches_an_epoch == 0)
-        LK_TRY(lk_fail(LK_EUSAGE,
-                       "rank %d has %zu samples an epoch, fewer than its local batch of %d",
-                       config->sampler.rank, count, config->local_batch));
+    LK_TRY(lk_shares_create(&(struct lk_shares_config){.sampler = l->config.sampler,
+                                                       .local_batch = config->local_batch,
+                                                       .accumulation = config->accumulation},
+                            &l->shares));
     LK_TRY(make_slots(l));
     LK_TRY(make_way(l));
     if (config->depth > 0) {
         LK_TRY(lk_recorder_name(config->recorder, "prepare batch", &l->span_name));
         LK_TRY(start_threads(l));
     }
-    lk_log(LK_LOG_DATA, LK_DEBUG, "%zu samples, %zu batches of %d an epoch, %d ahead",
-           l->config.sampler.samples, l->batches_an_epoch, config->local_batch, config->depth);
+    lk_log(LK_LOG_DATA, LK_DEBUG, "%zu samples, %g steps of batches of %d an epoch, %d ahead",
+           l->config.sampler.samples, lk_shares_steps_an_epoch(l->shares), config->local_batch,
+           config->depth);
     LK_HAND_OVER(out, l);
 out:
     lk_loader_destroy(l);
     return st;
-}
-
-size_t lk_loader_batches_an_epoch(const struct lk_loader *l)
-{
-    return l->batches_an_epoch;
 }
 
 void lk_loader_destroy(struct lk_loader *l)
@@ -356,6 +349,7 @@ void lk_loader_destroy(struct lk_loader *l)
     for (size_t i = 0; i < l->n_workers; i++)
         lk_sampler_destroy(l->workers[i].sampler);
     free(l->workers);
+    lk_shares_destroy(l->shares);
     free(l);
 }
 
@@ -418,7 +412,7 @@ enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
         LK_PASS(prepare(&l->workers[0], n));
         l->taken++;
     }
-    out->samples = l->config.local_batch;
+    out->samples = lk_shares_of(l->shares, l->config.sampler.rank, l->config.first + n).samples;
     out->shape = l->shape;
     LK_PASS(hand_over(l, n, &at));
     out->inputs = at;

@@ -4,7 +4,6 @@
  * step_begin (rebuild), backward_begin, the hook (launch), backward_end, norms.
  */
 #include "runtime/train/reducer.h"
-
 #include "base/array.h"
 #include "base/log.h"
 #include "facts/span.h"
@@ -12,7 +11,9 @@
 #include "runtime/train/early.h"
 #include "runtime/train/hook.h"
 #include "runtime/train/params_agree.h"
+#include "runtime/train/slabs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,14 +36,16 @@ struct lk_reducer {
     size_t real_bytes, wide_bytes; /* of lk_real and lk_wide */
     int ranks;
     uint32_t step;
-    bool local; /* this step all-reduces nothing */
+    int micro_batches; /* of the step */
+    bool first;        /* this micro-batch is the first */
+    bool local;        /* this step all-reduces nothing */
 
     struct lk_bucket_plan plan;
     struct bucket *buckets; /* plan.n_buckets */
     size_t *bucket_of;      /* by parameter */
-    char *slab;             /* all buckets, one allocation */
-    size_t slab_elems;
-    char *old_slab; /* the planted stale view still points here */
+    struct lk_slabs slabs;  /* staleness + 1 of all buckets */
+    char *slab;             /* of the step in progress */
+    char *old_slab;         /* the planted stale view still points here */
 
     bool synced;            /* this micro-batch all-reduces its gradients */
     bool *seen;             /* by parameter: its gradient is ready, in this backward */
@@ -54,8 +57,7 @@ struct lk_reducer {
     size_t *order;          /* parameters by readiness in the first synchronised backward */
     bool order_known;       /* that backward is over */
     bool rebuilt;
-    struct lk_event *reduced; /* on the net stream: all buckets of this micro-batch are reduced */
-    struct lk_event *apart;   /* PARTIAL: the bucket before is reduced; NONE: the backward ended */
+    struct lk_event *apart; /* PARTIAL: the bucket before is reduced; NONE: the backward ended */
     void *used; /* find_unused: device map, n_params int32; never read, as all are used */
     struct lk_event *marked; /* on the compute stream: the map is final */
 
@@ -82,27 +84,48 @@ static void drop_buckets(struct lk_reducer *r)
     r->measured = false;
 }
 
-static void point_views(struct lk_reducer *r, size_t b, bool keep_last)
+/* Point the gradients into the slab of the step in progress; keep_last: but bucket 0's last. */
+static void point_views(struct lk_reducer *r, bool keep_last)
 {
-    size_t at = r->buckets[b].at_elems;
-
-    for (size_t i = r->plan.first[b]; i < r->plan.first[b + 1]; i++) {
-        size_t p = r->plan.index[i];
-
-        r->bucket_of[p] = b;
-        if (!keep_last || i + 1 < r->plan.first[b + 1])
-            r->params[p].grad = r->slab + at * r->real_bytes;
-        at += r->params[p].elems;
-    }
+    r->slab = lk_slab_of(&r->slabs, r->step);
+    for (size_t i = 0; i < r->n_params; i++)
+        if (!keep_last || i + 1 != r->plan.first[1])
+            r->params[r->plan.index[i]].grad =
+                lk_slab_gradient(&r->slabs, r->step, r->plan.index[i]);
 }
 
-/* Lay the plan's buckets out in a new slab and point the gradients into it. Takes ownership of the
- * plan. */
+/* Lay the gradients out in slabs of `elems` elements, by the buckets. */
+static enum lk_status take_slabs(struct lk_reducer *r, size_t elems)
+{
+    size_t *offset = NULL;
+    void *before = NULL;
+    bool stale;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&offset, r->n_params, sizeof *offset));
+    for (size_t b = 0; b < r->plan.n_buckets; b++)
+        for (size_t i = r->plan.first[b], at = r->buckets[b].at_elems; i < r->plan.first[b + 1];
+             at += r->params[r->plan.index[i++]].elems) {
+            r->bucket_of[r->plan.index[i]] = b;
+            offset[r->plan.index[i]] = at;
+        }
+    LK_TRY(lk_slabs_lay_out(&r->slabs, offset, elems, &before));
+    stale = r->config.plant == LK_PLANT_STALE_VIEW && before;
+    point_views(r, stale);
+    if (stale)
+        r->old_slab = before;
+    else
+        lk_comm_free(r->config.comm, r->device, before);
+out:
+    free(offset);
+    return st;
+}
+
+/* Lay the plan's buckets out in new slabs. Takes ownership of the plan. pre: the net stream is
+ * idle. */
 static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *plan)
 {
     const size_t align = BUCKET_ALIGN / r->real_bytes;
-    bool stale = r->config.plant == LK_PLANT_STALE_VIEW && r->slab;
-    void *slab;
     size_t at = 0;
 
     drop_buckets(r);
@@ -115,15 +138,7 @@ static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *p
         at += (r->buckets[b].elems + align - 1) / align * align;
         LK_PASS(lk_event_create(r->device, &r->buckets[b].ready));
     }
-    LK_PASS(lk_comm_alloc(r->config.comm, r->device, at * r->real_bytes, &slab));
-    if (stale)
-        r->old_slab = r->slab;
-    else
-        lk_comm_free(r->config.comm, r->device, r->slab);
-    r->slab = slab;
-    r->slab_elems = at;
-    for (size_t b = 0; b < r->plan.n_buckets; b++)
-        point_views(r, b, stale && b == 0);
+    LK_PASS(take_slabs(r, at));
     if (r->config.noise_every > 0) {
         LK_PASS(lk_device_alloc(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms));
         LK_PASS(
@@ -157,6 +172,19 @@ out:
     return st;
 }
 
+/* Put the buckets in the order of rank 0, once. Collective. pre: the streams are idle. */
+static enum lk_status rebuild(struct lk_reducer *r)
+{
+    const struct lk_coll_call order = {
+        .coll = LK_BROADCAST, .dtype = LK_I64, .buf = r->order, .count = r->n_params, .index = -1};
+
+    _Static_assert(sizeof *r->order == sizeof(int64_t), "the order is broadcast as int64");
+    LK_PASS(lk_comm_run(r->config.comm, &order));
+    LK_PASS(assign_buckets(r, true));
+    r->rebuilt = true;
+    return LK_OK;
+}
+
 static enum lk_status check_config(const struct lk_reducer_config *c, size_t n_params)
 {
     if (n_params == 0)
@@ -165,6 +193,14 @@ static enum lk_status check_config(const struct lk_reducer_config *c, size_t n_p
         return lk_fail(LK_EUSAGE, "%d micro-batches a step: at least 1", c->accumulation);
     if (c->noise_every < 0)
         return lk_fail(LK_EUSAGE, "norms every %d steps: at least 0", c->noise_every);
+    if (c->staleness < 0 || c->staleness > LK_STALENESS_MAX)
+        return lk_fail(LK_EUSAGE, "gradients applied %d steps late: 0 to %d", c->staleness,
+                       LK_STALENESS_MAX);
+    if (c->staleness && !c->no_sync && c->accumulation > 1)
+        return lk_fail(LK_EUNSUPPORTED, "late gradients that are reduced in every micro-batch");
+    if (c->staleness && (c->early || c->noise_every || c->plant > LK_PLANT_SHARED_SHARD))
+        return lk_fail(LK_EUNSUPPORTED,
+                       "gradients applied late with early updates, norms or this fault");
     return LK_OK;
 }
 
@@ -178,6 +214,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
         return st;
     LK_TRY(lk_alloc(&r, 1, sizeof *r));
     r->config = *config;
+    r->step = config->first_step - 1;
     r->device = lk_stream_device(config->compute);
     r->params = params;
     r->n_params = n_params;
@@ -187,11 +224,12 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     r->ranks = lk_comm_world_size(config->comm);
     LK_TRY(lk_alloc(&r->bucket_of, n_params, sizeof *r->bucket_of));
     LK_TRY(lk_alloc(&r->seen, n_params, sizeof *r->seen));
+    LK_TRY(lk_slabs_init(&r->slabs, config->staleness + 1, config->comm, config->compute, params,
+                         n_params, config->timeout_ns));
     LK_TRY(lk_alloc(&r->order, n_params, sizeof *r->order));
     if (config->order)
         memcpy(r->order, config->order, n_params * sizeof *r->order);
     r->order_known = config->order != NULL;
-    LK_TRY(lk_event_create(r->device, &r->reduced));
     LK_TRY(lk_event_create(r->device, &r->apart));
     if (config->early)
         LK_TRY(lk_early_create(config->early, config->compute, config->net, n_params,
@@ -207,7 +245,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     LK_TRY(lk_params_agree(config->comm, params, n_params, r->dtype));
     if (config->hook)
         LK_TRY(lk_hook_create(config->hook, config->comm, config->net, params, n_params, &r->hook));
-    LK_TRY(assign_buckets(r, false));
+    LK_TRY(r->order_known ? rebuild(r) : assign_buckets(r, false));
     LK_HAND_OVER(out, r);
 out:
     lk_reducer_destroy(r);
@@ -221,11 +259,10 @@ void lk_reducer_destroy(struct lk_reducer *r)
     drop_buckets(r);
     lk_hook_destroy(r->hook);
     lk_early_destroy(r->early);
-    lk_event_destroy(r->reduced);
     lk_event_destroy(r->apart);
     lk_event_destroy(r->marked);
     lk_device_free(r->device, r->used);
-    lk_comm_free(r->config.comm, r->device, r->slab);
+    lk_slabs_fini(&r->slabs);
     lk_comm_free(r->config.comm, r->device, r->old_slab);
     free(r->bucket_of);
     free(r->seen);
@@ -240,8 +277,8 @@ const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r)
 
 lk_real *lk_reducer_gradients(const struct lk_reducer *r, size_t *out_elems)
 {
-    *out_elems = r->slab_elems;
-    return r->slab;
+    *out_elems = r->slabs.elems;
+    return lk_slab_of(&r->slabs, r->step + 1); /* of r->step - staleness: they are used in turn */
 }
 
 const size_t *lk_reducer_ready_order(const struct lk_reducer *r)
@@ -259,21 +296,51 @@ double lk_reducer_seed(const struct lk_reducer *r)
 
 /* ---- A step ---- */
 
-enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step)
+enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step, int n)
 {
-    const struct lk_coll_call order = {
-        .coll = LK_BROADCAST, .dtype = LK_I64, .buf = r->order, .count = r->n_params, .index = -1};
-
-    _Static_assert(sizeof *r->order == sizeof(int64_t), "the order is broadcast as int64");
+    if (n < 1 || n > r->config.accumulation)
+        return lk_fail(LK_EINTERNAL, "%d micro-batches of %d", n, r->config.accumulation);
     r->step = step;
+    r->micro_batches = n;
     r->local = r->config.local && step >= r->config.local_from;
     lk_stream_set_step(r->config.net, step);
-    if (!r->order_known || r->rebuilt)
-        return LK_OK;
-    LK_PASS(lk_comm_run(r->config.comm, &order));
-    LK_PASS(assign_buckets(r, true));
-    r->rebuilt = true;
+    if (r->order_known && !r->rebuilt) {
+        LK_PASS(lk_reducer_sync(r));
+        LK_PASS(rebuild(r));
+    }
+    if (r->config.staleness)
+        point_views(r, false);
     return LK_OK;
+}
+
+bool lk_reducer_due(const struct lk_reducer *r, struct lk_param *params)
+{
+    for (size_t p = 0; p < r->n_params; p++)
+        params[p].grad = lk_slab_gradient(&r->slabs, r->step + 1, p);
+    return r->step >= (uint32_t)r->config.staleness;
+}
+
+enum lk_status lk_reducer_sync(struct lk_reducer *r)
+{
+    return r->config.staleness ? lk_stream_sync(r->config.net, lk_deadline_in(r->config.timeout_ns))
+                               : LK_OK;
+}
+
+size_t lk_reducer_n_kept(const struct lk_reducer *r)
+{
+    return (size_t)r->config.staleness + lk_hook_n_kept(r->hook);
+}
+
+struct lk_kept lk_reducer_kept(const struct lk_reducer *r, size_t group, size_t param)
+{
+    struct lk_kept k = {.elems = r->params[param].elems};
+
+    if (group >= (size_t)r->config.staleness)
+        return lk_hook_kept(r->hook, group - (size_t)r->config.staleness, param);
+    snprintf(k.name, sizeof k.name, "late.%zu", group);
+    /* The next step uses the slab behind this one's, and takes the one behind that. */
+    k.data = lk_slab_gradient(&r->slabs, r->step + 2 + (uint32_t)group, param);
+    return k;
 }
 
 /* Return the micro-batch whose gradients the norms are of: the first that is all-reduced, because
@@ -297,7 +364,7 @@ static enum lk_status share_sums(struct lk_reducer *r)
 {
     if (r->ranks == 1 || r->local)
         return LK_OK;
-    return LK_LAUNCH(r->config.compute, scale, .x = r->slab, .n = r->slab_elems,
+    return LK_LAUNCH(r->config.compute, scale, .x = r->slab, .n = r->slabs.elems,
                      .factor = 1.0 / r->ranks);
 }
 
@@ -310,20 +377,21 @@ static enum lk_status plant_early_bucket(struct lk_reducer *r)
     r->buckets[0].pending = 0;
     LK_PASS(lk_event_record(r->buckets[0].ready, r->config.compute));
     LK_PASS(launch_ready(r));
-    LK_PASS(lk_event_record(r->reduced, r->config.net));
-    return lk_stream_wait(r->config.compute, r->reduced);
+    LK_PASS(lk_event_record(r->apart, r->config.net));
+    return lk_stream_wait(r->config.compute, r->apart);
 }
 
 enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
 {
     const struct lk_reducer_config *c = &r->config;
 
-    if (micro_batch < 0 || micro_batch >= c->accumulation)
-        return lk_fail(LK_EINTERNAL, "micro-batch %d of %d", micro_batch, c->accumulation);
-    r->synced = !c->no_sync || micro_batch == c->accumulation - 1;
+    if (micro_batch < 0 || micro_batch >= r->micro_batches)
+        return lk_fail(LK_EINTERNAL, "micro-batch %d of %d", micro_batch, r->micro_batches);
+    r->first = micro_batch == 0;
+    r->synced = !c->no_sync || micro_batch == r->micro_batches - 1;
     r->measuring = c->noise_every > 0 && r->step % (uint32_t)c->noise_every == 0 &&
                    micro_batch == measured_micro_batch(r);
-    r->updating = r->early && micro_batch == c->accumulation - 1;
+    r->updating = r->early && micro_batch == r->micro_batches - 1;
     r->next = 0;
     r->n_ready = 0;
     memset(r->seen, 0, r->n_params * sizeof *r->seen);
@@ -426,6 +494,15 @@ struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r)
     return (struct lk_grad_hook){.ready = on_ready, .released = on_released, .ctx = r};
 }
 
+enum lk_status lk_reducer_shadow(struct lk_reducer *r)
+{
+    if (r->first)
+        LK_PASS(LK_LAUNCH(r->config.compute, fill, .x = r->slab, .n = r->slabs.elems, .value = 0));
+    for (size_t i = 0; i < r->n_params; i++)
+        LK_PASS(on_ready(r, r->plan.index[i]));
+    return LK_OK;
+}
+
 static enum lk_status missing_gradient(const struct lk_reducer *r)
 {
     size_t p = 0;
@@ -475,8 +552,10 @@ enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
         r->measured_step = r->step;
     }
     LK_PASS(reduce_used(r));
-    LK_PASS(lk_event_record(r->reduced, c->net));
-    LK_PASS(lk_stream_wait(c->compute, r->reduced));
+    LK_PASS(lk_event_record(lk_slab_reduced(&r->slabs, r->step), c->net));
+    /* Where they are late, wait for those that are due: of the slab behind. The event of gradients
+     * that a checkpoint had was never recorded: they are there. */
+    LK_PASS(lk_stream_wait(c->compute, lk_slab_reduced(&r->slabs, r->step + 1)));
     return r->updating ? lk_early_end(r->early) : LK_OK;
 }
 

@@ -10,8 +10,8 @@
  *
  * A step on the host thread; backward runs once per micro-batch (accumulate = micro_batch > 0):
  *
- *     lk_reducer_step_begin(r, step);
- *     for (m = 0; m < accumulation; m++) {
+ *     lk_reducer_step_begin(r, step, n);
+ *     for (m = 0; m < n; m++) {
  *         forward(m);
  *         lk_reducer_backward_begin(r, m);
  *         backward(m, lk_reducer_seed(r), m > 0, lk_reducer_hook(r));
@@ -24,16 +24,26 @@
  * all-reduced (as PyTorch does outside its no_sync context). The sums are then divided by the ranks
  * before the next micro-batch is added to them. The hook emits a GRADIENT mark for each gradient of
  * a synchronised backward.
+ *
+ * With a staleness of S the update of step t takes the reduced gradients of step t - S, and the
+ * steps before S update nothing: a pipelined all-reduce (Li et al. 2018, "Pipe-SGD",
+ * arXiv:1811.03619). There are S + 1 copies of the buckets, which steps use in turn. The compute
+ * stream waits for the all-reduces of step t - S behind the backward of step t, so no rank is more
+ * than S steps ahead of the slowest (the bound of stale synchronous parallel training: Ho et al.
+ * 2013). Every rank applies the same sums in the same order: their parameters stay equal, bit for
+ * bit.
  */
 #ifndef LK_RUNTIME_REDUCER_H
 #define LK_RUNTIME_REDUCER_H
 
 #include "base/status.h"
 #include "base/words.h"
+#include "facts/bounds.h"
 #include "facts/bucket.h"
 #include "facts/config.h"
 #include "runtime/comm/comm.h"
 #include "runtime/device/device.h"
+#include "runtime/model/kept.h"
 #include "runtime/model/model.h"
 
 #include <stdbool.h>
@@ -46,6 +56,7 @@
     X(LK_PLANT_DROPPED_BUCKET, "dropped-bucket", "one bucket is not all-reduced")                  \
     X(LK_PLANT_WRONG_DIVISOR, "wrong-divisor", "the sum is divided by one rank too many")          \
     X(LK_PLANT_SHARED_SHARD, "shared-shard", "all ranks read rank 0's samples")                    \
+    X(LK_PLANT_OVERFLOW, "overflow", "in the second step a gradient of the last rank is infinite") \
     X(LK_PLANT_STALE_VIEW, "stale-view", "a gradient keeps pointing at the old bucket")            \
     X(LK_PLANT_EARLY_BUCKET, "early-bucket", "a bucket is reduced before its last gradient")       \
     X(LK_PLANT_EARLY_UPDATE, "early-update", "parameters are updated before their last reader")
@@ -74,10 +85,12 @@ struct lk_reducer_config {
      * averages parameters instead (runtime/train/averaging.h). */
     bool local;
     int64_t local_from;
+    uint32_t first_step; /* steps that an earlier part of this run made */
+    int staleness;       /* steps by which gradients are applied late; 0: in their own step */
     const struct lk_hook_config *hook; /* runtime/train/hook.h, copied; NULL: none */
     enum lk_plant plant;
     /* (optional) The order of an earlier part of this run (lk_reducer_ready_order), copied: buckets
-     * are rebuilt in it at the first step. Rank 0's counts. */
+     * are in it from the start, and are not rebuilt. Rank 0's counts. */
     const size_t *order;
     const struct lk_early_config *early; /* runtime/train/early.h, copied; NULL: none are early */
     uint64_t timeout_ns;
@@ -92,23 +105,39 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
  * legal. */
 void lk_reducer_destroy(struct lk_reducer *r);
 
-/* Start a step: rebuild the buckets when it is time (collective), and set the net stream's step.
- * pre: the streams are idle. */
-enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step);
-/* Prepare the backward of micro-batch 0..accumulation-1: decide if this one all-reduces. */
+/* Start a step of n micro-batches: rebuild the buckets when it is time (collective), and set the
+ * net stream's step. pre: the streams are idle; n is the same on all ranks, and at most the
+ * accumulation. */
+enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step, int n);
+/* Prepare the backward of micro-batch 0..n-1: decide if this one all-reduces. */
 enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch);
 /* Return the seed of the loss gradient, 1 / (ranks * accumulation); in a local step ranks is 1. */
 double lk_reducer_seed(const struct lk_reducer *r);
 /* Return the hook that the model's backward calls when a gradient is ready. */
 struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r);
+/* Do in place of a backward what one does that adds nothing to the gradients, as PyTorch's Join
+ * does on a rank that ran out: all-reduce the buckets, which are 0 if it is the step's first. pre:
+ * lk_reducer_backward_begin; lk_reducer_backward_end follows. */
+enum lk_status lk_reducer_shadow(struct lk_reducer *r);
 /* End a backward: make the compute stream wait for this micro-batch's all-reduces, and for early
  * updates. LK_EINTERNAL names a parameter whose gradient did not become ready. */
 enum lk_status lk_reducer_backward_end(struct lk_reducer *r);
 
-/* Return the memory of all buckets' gradients, in which gaps are zero. Valid until the next
- * rebuild.
+/* Return the memory of all buckets' gradients that this step's update takes, in which gaps are
+ * zero. Valid until the next step begins.
  */
 lk_real *lk_reducer_gradients(const struct lk_reducer *r, size_t *out_elems);
+/*
+ * Point the gradients of n_params parameters at those that this step's update takes. Return false
+ * if there are none: the gradients of no step were due yet. pre: the step has begun.
+ */
+bool lk_reducer_due(const struct lk_reducer *r, struct lk_param *params);
+/* Wait for the reduction of all gradients that are late. */
+enum lk_status lk_reducer_sync(struct lk_reducer *r);
+/* Return the groups of state between steps: gradients that are late, "late.0" those that the next
+ * step's update takes, and the hook's. pre: lk_reducer_sync. */
+size_t lk_reducer_n_kept(const struct lk_reducer *r);
+struct lk_kept lk_reducer_kept(const struct lk_reducer *r, size_t group, size_t param);
 /* The buckets in force. Valid until the next rebuild. */
 const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r);
 /* Return the order in which gradients became ready in the first synchronised backward (from the

@@ -45,6 +45,15 @@ void lk_sharded_point_values(struct sharded *s, size_t unit, char *whole)
     }
 }
 
+void lk_sharded_point_masters(struct sharded *s, size_t unit, char *whole)
+{
+    for (size_t i = s->plan.first[unit]; i < s->plan.first[unit + 1]; i++) {
+        size_t p = s->plan.index[i];
+
+        s->model->params[p].master = whole ? whole + s->offset_of[p] * s->wide_bytes : NULL;
+    }
+}
+
 void lk_sharded_point_gradients(struct sharded *s, size_t unit, char *whole)
 {
     for (size_t i = s->plan.first[unit]; i < s->plan.first[unit + 1]; i++) {
@@ -144,8 +153,39 @@ static enum lk_status move_values(struct sharded *s, size_t k)
     return LK_OK;
 }
 
+/* Copy the exact weights of this rank's shard of a unit out of the model. */
+static enum lk_status move_masters(struct sharded *s, size_t k)
+{
+    const struct unit *u = &s->units[k];
+    size_t from = s->own * u->shard, to = from + u->shard, wide = s->wide_bytes;
+
+    for (size_t i = s->plan.first[k]; i < s->plan.first[k + 1] && s->masters; i++) {
+        size_t p = s->plan.index[i], at = s->offset_of[p];
+        size_t end = at + s->model->params[p].elems;
+        size_t lo = at > from ? at : from, hi = end < to ? end : to;
+
+        if (lo < hi)
+            LK_PASS(lk_stream_copy(s->config.compute, s->masters + (u->at + lo - from) * wide,
+                                   (const char *)s->model->params[p].master + (lo - at) * wide,
+                                   (hi - lo) * wide));
+    }
+    return LK_OK;
+}
+
+static enum lk_status make_masters(struct sharded *s)
+{
+    void *p;
+
+    if (!s->model->masters)
+        return LK_OK;
+    LK_PASS(lk_device_alloc(s->device, s->shard_elems * s->wide_bytes, &p));
+    s->masters = p;
+    return LK_OK;
+}
+
 static enum lk_status make_memory(struct sharded *s)
 {
+    LK_PASS(make_masters(s));
     LK_PASS(allocate(s, s->values_whole ? s->whole_elems : s->shard_elems, &s->values));
     if (s->gradients_whole)
         LK_PASS(allocate(s, s->whole_elems, &s->gradients));
@@ -154,8 +194,10 @@ static enum lk_status make_memory(struct sharded *s)
     LK_PASS(lk_alloc(&s->value_slots.slots, s->plan.n_buckets, sizeof(struct slot)));
     LK_PASS(lk_alloc(&s->gradient_slots.slots, s->plan.n_buckets, sizeof(struct slot)));
     s->gradient_slots.spare = 1; /* a unit's reduction goes on beside the next one's backward */
-    for (size_t k = 0; k < s->plan.n_buckets; k++)
+    for (size_t k = 0; k < s->plan.n_buckets; k++) {
         LK_PASS(move_values(s, k));
+        LK_PASS(move_masters(s, k));
+    }
     LK_PASS(lk_stream_sync(s->config.compute, lk_deadline_in(s->config.timeout_ns)));
     lk_model_leave_weights(s->model);
     for (size_t k = 0; k < s->plan.n_buckets; k++) {
@@ -178,12 +220,13 @@ static void own_piece(struct sharded *s, const struct unit *u, size_t p)
     if (lo >= hi)
         return;
     s->pieces[s->n_pieces] = (struct lk_piece){p, lo - at};
-    s->params[s->n_pieces++] =
-        (struct lk_param){.name = s->model->params[p].name,
-                          .elems = hi - lo,
-                          .data = lk_sharded_own_values(s, u) + (lo - from) * s->real_bytes,
-                          .grad = lk_sharded_own_gradients(s, u) + (lo - from) * s->real_bytes,
-                          .decay = s->model->params[p].decay};
+    s->params[s->n_pieces++] = (struct lk_param){
+        .name = s->model->params[p].name,
+        .elems = hi - lo,
+        .data = lk_sharded_own_values(s, u) + (lo - from) * s->real_bytes,
+        .master = s->masters ? s->masters + (u->at + lo - from) * s->wide_bytes : NULL,
+        .grad = lk_sharded_own_gradients(s, u) + (lo - from) * s->real_bytes,
+        .decay = s->model->params[p].decay};
 }
 
 static enum lk_status own_pieces(struct sharded *s)
@@ -218,6 +261,16 @@ static const size_t *unit_order(const struct lk_exchange *e)
     return ((const struct sharded *)e)->plan.index;
 }
 
+static lk_real *own_gradients(const struct lk_exchange *e, size_t run, size_t *out_elems)
+{
+    const struct sharded *s = (const struct sharded *)e;
+
+    if (run >= s->plan.n_buckets)
+        return NULL;
+    *out_elems = s->units[run].shard;
+    return lk_sharded_own_gradients(s, &s->units[run]);
+}
+
 static enum lk_status no_norms(const struct lk_exchange *e, uint32_t *step, double *local_sq,
                                double *mean_sq)
 {
@@ -246,6 +299,8 @@ static const struct lk_exchange_ops ops = {.destroy = lk_sharded_destroy,
                                            .ready_order = unit_order,
                                            .norms = no_norms,
                                            .norms_micro_batches = no_micro_batches,
+                                           .gradients = own_gradients,
+                                           .add_up = lk_sharded_add_up,
                                            .whole = lk_sharded_whole,
                                            .part = lk_sharded_part,
                                            .weights = lk_sharded_weights,
@@ -261,14 +316,12 @@ static enum lk_status check(const struct lk_reducer_config *c, const struct lk_m
         return lk_fail(LK_EUSAGE, "%d micro-batches a step: at least 1", c->accumulation);
     if (lk_sharding_traits(c->sharding)->pace != LK_PACE_STEP)
         return lk_fail(LK_EUNSUPPORTED, "sharding %s is not built", name);
-    if (m->masters)
-        return lk_fail(LK_EUNSUPPORTED, "sharding %s: not with weights narrower than float32",
-                       name);
     if (c->early || c->noise_every)
         return lk_fail(LK_EUNSUPPORTED, "sharding %s has no %s", name,
                        c->early ? "early updates" : "gradient norms");
     if (c->plant != LK_PLANT_NONE && c->plant != LK_PLANT_DROPPED_BUCKET &&
-        c->plant != LK_PLANT_WRONG_DIVISOR && c->plant != LK_PLANT_SHARED_SHARD)
+        c->plant != LK_PLANT_WRONG_DIVISOR && c->plant != LK_PLANT_SHARED_SHARD &&
+        c->plant != LK_PLANT_OVERFLOW)
         return lk_fail(LK_EUNSUPPORTED, "sharding %s: the planted fault is one of DDP's reducer",
                        name);
     return LK_OK;
@@ -366,6 +419,7 @@ void lk_sharded_destroy(struct lk_exchange *e)
     lk_comm_free(s->config.comm, s->device, s->values);
     lk_comm_free(s->config.comm, s->device, s->gradients);
     lk_comm_free(s->config.comm, s->device, s->sums);
+    lk_device_free(s->device, s->masters);
     lk_bucket_plan_fini(&s->plan);
     free(s->units);
     free(s->unit_of);

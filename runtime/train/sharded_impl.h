@@ -46,7 +46,7 @@ struct sharded {
     size_t sharers, own;                 /* ranks of a group; this one's place, that is its shard */
     struct lk_rank_group group, replica; /* replica.n 1: no shard has another copy */
     uint32_t step;
-    int micro_batch;
+    int micro_batch, micro_batches; /* the one in progress, and those of the step */
 
     struct lk_bucket_plan plan; /* bucket: unit */
     struct unit *units;
@@ -54,6 +54,7 @@ struct sharded {
     size_t whole_elems, shard_elems;
     bool values_whole, gradients_whole; /* in place, not in slots */
     char *values, *gradients, *sums; /* gradients NULL: in slots, and then sums are the shards' */
+    char *masters;                   /* exact weights of own shards; NULL: values are exact */
     struct pool value_slots, gradient_slots;
 
     struct lk_param *params; /* owned pieces */
@@ -70,7 +71,7 @@ struct sharded {
     bool launched_any;       /* in this step */
 
     /* lk_exchange_whole gathered these. */
-    char *whole_values, *whole_gradients, *whole_states;
+    char *whole_values, *whole_masters, *whole_gradients, *whole_states;
 };
 
 /* Whole units' elements, and own shards', of values and of gradients. pre: a unit in slots has
@@ -79,19 +80,22 @@ char *lk_sharded_whole_values(const struct sharded *s, const struct unit *u);
 char *lk_sharded_own_values(const struct sharded *s, const struct unit *u);
 char *lk_sharded_whole_gradients(const struct sharded *s, const struct unit *u);
 char *lk_sharded_own_gradients(const struct sharded *s, const struct unit *u);
-/* Point the parameters of a unit to its whole values, and gradients; NULL: nowhere. */
+/* Point the parameters of a unit to its whole values, exact weights and gradients; NULL: nowhere.
+ */
 void lk_sharded_point_values(struct sharded *s, size_t unit, char *whole);
+void lk_sharded_point_masters(struct sharded *s, size_t unit, char *whole);
 void lk_sharded_point_gradients(struct sharded *s, size_t unit, char *whole);
 void lk_sharded_destroy(struct lk_exchange *e);
 
 /* ---- sharded_step.c ---- */
-enum lk_status lk_sharded_step_begin(struct lk_exchange *e, uint32_t step);
+enum lk_status lk_sharded_step_begin(struct lk_exchange *e, uint32_t step, int n);
 enum lk_status lk_sharded_forward_begin(struct lk_exchange *e, int micro_batch);
 enum lk_status lk_sharded_backward_begin(struct lk_exchange *e, int micro_batch);
 struct lk_grad_hook lk_sharded_hook(struct lk_exchange *e);
 struct lk_use_hook lk_sharded_uses(struct sharded *s);
 enum lk_status lk_sharded_backward_end(struct lk_exchange *e);
 enum lk_status lk_sharded_updated(struct lk_exchange *e);
+enum lk_status lk_sharded_add_up(struct lk_exchange *e, lk_wide *x);
 
 /* ---- sharded_whole.c ---- */
 enum lk_status lk_sharded_whole(struct lk_exchange *e, int what, const struct lk_optim *o);

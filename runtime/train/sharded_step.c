@@ -290,12 +290,13 @@ static enum lk_status pass_begin(struct sharded *s, bool backward)
 
 /* ---- A step ---- */
 
-enum lk_status lk_sharded_step_begin(struct lk_exchange *e, uint32_t step)
+enum lk_status lk_sharded_step_begin(struct lk_exchange *e, uint32_t step, int n)
 {
     struct sharded *s = (struct sharded *)e;
 
     lk_sharded_part(e);
     s->step = step;
+    s->micro_batches = n;
     s->launched_any = false;
     lk_stream_set_step(s->config.net, step);
     return LK_OK;
@@ -305,8 +306,8 @@ enum lk_status lk_sharded_forward_begin(struct lk_exchange *e, int micro_batch)
 {
     struct sharded *s = (struct sharded *)e;
 
-    if (micro_batch < 0 || micro_batch >= s->config.accumulation)
-        return lk_fail(LK_EINTERNAL, "micro-batch %d of %d", micro_batch, s->config.accumulation);
+    if (micro_batch < 0 || micro_batch >= s->micro_batches)
+        return lk_fail(LK_EINTERNAL, "micro-batch %d of %d", micro_batch, s->micro_batches);
     s->micro_batch = micro_batch;
     return pass_begin(s, false);
 }
@@ -324,7 +325,7 @@ enum lk_status lk_sharded_backward_begin(struct lk_exchange *e, int micro_batch)
 {
     struct sharded *s = (struct sharded *)e;
     const struct lk_reducer_config *c = &s->config;
-    bool last = micro_batch == c->accumulation - 1;
+    bool last = micro_batch == s->micro_batches - 1;
 
     LK_PASS(pass_begin(s, true));
     s->reduces = last || !c->no_sync;
@@ -383,4 +384,19 @@ enum lk_status lk_sharded_updated(struct lk_exchange *e)
     }
     LK_PASS(lk_event_record(s->done, c->net));
     return lk_stream_wait(c->compute, s->done);
+}
+
+enum lk_status lk_sharded_add_up(struct lk_exchange *e, lk_wide *x)
+{
+    struct sharded *s = (struct sharded *)e;
+    const struct lk_reducer_config *c = &s->config;
+    const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
+                                      .dtype = s->wide_bytes == sizeof(double) ? LK_F64 : LK_F32,
+                                      .buf = x,
+                                      .count = 1,
+                                      .group = s->group,
+                                      .index = -1,
+                                      .ready = s->before};
+
+    return lk_comm_between(c->comm, c->compute, c->net, s->done, &call);
 }

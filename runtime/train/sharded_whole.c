@@ -62,6 +62,25 @@ static enum lk_status whole_gradients(struct sharded *s)
     return LK_OK;
 }
 
+static enum lk_status whole_masters(struct sharded *s)
+{
+    if (!s->masters)
+        return LK_OK;
+    LK_PASS(allocate(s, s->whole_elems * s->wide_bytes, &s->whole_masters));
+    for (size_t k = 0; k < s->plan.n_buckets; k++) {
+        struct unit *u = &s->units[k];
+        char *whole = s->whole_masters + u->whole_at * s->wide_bytes;
+
+        LK_PASS(lk_stream_copy(s->config.compute, whole + s->own * u->shard * s->wide_bytes,
+                               s->masters + u->at * s->wide_bytes, u->shard * s->wide_bytes));
+        LK_PASS(gather(s, u, whole, s->wide_bytes));
+        lk_sharded_point_masters(s, k, whole);
+    }
+    s->model->masters = s->whole_masters;
+    s->model->masters_bytes = s->whole_elems * s->wide_bytes;
+    return LK_OK;
+}
+
 static char *state_at(const struct sharded *s, size_t plane, const struct unit *u, size_t at)
 {
     return s->whole_states + (plane * s->whole_elems + u->whole_at + at) * s->wide_bytes;
@@ -91,8 +110,10 @@ enum lk_status lk_sharded_whole(struct lk_exchange *e, int what, const struct lk
 {
     struct sharded *s = (struct sharded *)e;
 
-    if (what & LK_WHOLE_VALUES)
+    if (what & LK_WHOLE_VALUES) {
         LK_PASS(whole_values(s));
+        LK_PASS(whole_masters(s));
+    }
     if (what & LK_WHOLE_GRADIENTS)
         LK_PASS(whole_gradients(s));
     return what & LK_WHOLE_STATES && o ? whole_states(s, o) : LK_OK;
@@ -111,11 +132,18 @@ void lk_sharded_part(struct lk_exchange *e)
     for (size_t k = 0; k < s->plan.n_buckets; k++) {
         if (s->whole_values)
             lk_sharded_point_values(s, k, NULL);
+        if (s->whole_masters)
+            lk_sharded_point_masters(s, k, NULL);
         if (s->whole_gradients)
             lk_sharded_point_gradients(
                 s, k, s->gradients_whole ? lk_sharded_whole_gradients(s, &s->units[k]) : NULL);
     }
+    if (s->whole_masters) {
+        s->model->masters = NULL;
+        s->model->masters_bytes = 0;
+    }
     drop(s, &s->whole_values);
+    drop(s, &s->whole_masters);
     drop(s, &s->whole_gradients);
     drop(s, &s->whole_states);
 }

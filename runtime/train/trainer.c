@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The step of LK_PLANT_OVERFLOW. */
+enum { OVERFLOW_STEP = 1 };
+
 /* ---- A step ---- */
 
 static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_batch,
@@ -25,29 +28,87 @@ static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_bat
     return st == LK_ETIMEOUT ? lk_fail(LK_EIO, "%s", lk_error_text()) : st;
 }
 
-/* Take rank 0's buffers; see struct lk_train_config. */
-static enum lk_status take_buffers(struct trainer *t, int micro_batch)
+/* Take a rank's buffers behind what the compute stream has; the event is for that alone. */
+static enum lk_status broadcast_buffers(struct trainer *t, struct lk_event *ready, int root)
 {
     const struct lk_model *m = t->model;
     bool wide = lk_device_wide_bytes(t->device) == sizeof(double);
-    struct lk_coll_call call = {.coll = LK_BROADCAST, .dtype = wide ? LK_F64 : LK_F32, .index = -1};
+    const struct lk_coll_call call = {.coll = LK_BROADCAST,
+                                      .dtype = wide ? LK_F64 : LK_F32,
+                                      .buf = m->buffers[0].data,
+                                      .count = m->buffer_elems,
+                                      .index = -1,
+                                      .root = root,
+                                      .ready = ready};
+
+    return lk_comm_between(t->comm, t->compute, t->net, t->buffers_there, &call);
+}
+
+/* Take rank 0's buffers; see struct lk_train_config. Where ranks may run out, those of the highest
+ * rank that has not, as DDP does in Join. */
+static enum lk_status take_buffers(struct trainer *t, int micro_batch)
+{
+    bool joins = t->config->sampler.uneven == LK_UNEVEN_JOIN;
 
     if (!t->buffers_ready || (micro_batch > 0 && t->config->reducer.no_sync))
         return LK_OK;
-    call.buf = m->buffers[0].data;
-    call.count = m->buffer_elems;
-    call.ready = t->buffers_ready[micro_batch];
-    return lk_comm_between(t->comm, t->compute, t->net, t->buffers_there, &call);
+    return broadcast_buffers(
+        t, t->buffers_ready[micro_batch],
+        joins ? lk_shares_last_rank(t->shares, lk_trainer_first_batch(t, t->step), micro_batch)
+              : 0);
+}
+
+/* At the end of an epoch in which ranks ran out, take the buffers of one that came to it, as Join
+ * does. Parameters are equal, as ranks that ran out update theirs, too. */
+static enum lk_status take_last_buffers(struct trainer *t)
+{
+    uint64_t n = lk_trainer_first_batch(t, t->step);
+    int last = lk_shares_micro_batches(t->shares, n) - 1;
+
+    if (!t->buffers_ready || t->config->sampler.uneven != LK_UNEVEN_JOIN ||
+        !lk_shares_ends_epoch(t->shares, n))
+        return LK_OK;
+    return broadcast_buffers(t, t->buffers_ready[last], lk_shares_last_rank(t->shares, n, last));
+}
+
+/* The exchange's hook, of a backward in which a gradient is made infinite. */
+struct planted {
+    const struct trainer *trainer;
+    struct lk_grad_hook hook;
+};
+
+static enum lk_status planted_ready(void *ctx, size_t param)
+{
+    const struct planted *p = ctx;
+    const struct trainer *t = p->trainer;
+
+    if (param == 0)
+        LK_PASS(
+            LK_LAUNCH(t->compute, fill, .x = t->model->params[0].grad, .n = 1, .value = INFINITY));
+    return p->hook.ready(p->hook.ctx, param);
+}
+
+static enum lk_status planted_released(void *ctx, size_t param)
+{
+    const struct planted *p = ctx;
+
+    return p->hook.released ? p->hook.released(p->hook.ctx, param) : LK_OK;
 }
 
 static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
                                           const struct lk_batch *batch)
 {
     const struct lk_model_ops *model = t->model->ops;
-    const struct lk_grad_hook hook = lk_exchange_hook(t->exchange);
+    struct planted planted = {t, lk_exchange_hook(t->exchange)};
+    struct lk_grad_hook hook = planted.hook;
     size_t wide = lk_device_wide_bytes(t->device);
-    double seed = lk_exchange_seed(t->exchange);
+    double seed =
+        lk_exchange_seed(t->exchange) * (double)t->scaler.scale *
+        lk_shares_weight(t->shares, t->rank, lk_trainer_first_batch(t, t->step), micro_batch);
 
+    if (t->config->reducer.plant == LK_PLANT_OVERFLOW && t->rank == t->ranks - 1 &&
+        lk_stream_step(t->compute) == OVERFLOW_STEP)
+        hook = (struct lk_grad_hook){planted_ready, &planted, planted_released};
     LK_PASS(lk_exchange_forward_begin(t->exchange, micro_batch));
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
     LK_PASS(take_buffers(t, micro_batch));
@@ -62,12 +123,32 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     return lk_exchange_backward_end(t->exchange);
 }
 
+/* Take part in what the other ranks exchange in a micro-batch for which this one has no samples. */
+static enum lk_status enqueue_shadow(struct trainer *t, int micro_batch)
+{
+    LK_PASS(lk_exchange_forward_begin(t->exchange, micro_batch));
+    LK_PASS(take_buffers(t, micro_batch));
+    LK_PASS(lk_exchange_backward_begin(t->exchange, micro_batch));
+    LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
+    LK_PASS(lk_exchange_shadow(t->exchange));
+    LK_PASS(lk_stream_range_end(t->compute));
+    return lk_exchange_backward_end(t->exchange);
+}
+
+/* Return false in the first steps of late gradients, which have none to apply. */
+static bool is_due(const struct trainer *t)
+{
+    return !t->config->reducer.staleness || lk_exchange_owned(t->exchange).n;
+}
+
 /* Prepare the step's update anew, whatever of it was enqueued. pre: none of it has run. */
 static void begin_update(struct trainer *t, uint32_t step)
 {
-    if (t->optim)
+    if (t->optim && is_due(t))
         lk_optim_begin(t->optim, lk_exchange_owned(t->exchange).params,
-                       lk_exchange_buckets(t->exchange), t->rate, (int64_t)step + 1);
+                       lk_exchange_buckets(t->exchange), t->rate,
+                       (int64_t)step + 1 - t->scaler.skipped - t->config->reducer.staleness,
+                       1 / (double)t->scaler.scale);
 }
 
 enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket)
@@ -79,43 +160,95 @@ enum lk_status lk_trainer_update_bucket(void *ctx, size_t bucket)
     return lk_stream_range_end(t->update);
 }
 
-static enum lk_status enqueue_clip(struct trainer *t)
+/* Return element i of host memory with the device's wide type. */
+static double wide_at(const struct trainer *t, const lk_wide *x, int i)
 {
-    size_t n;
-    lk_real *gradients;
-
-    if (!t->clip)
-        return LK_OK;
-    gradients = lk_exchange_gradients(t->exchange, &n);
-    LK_PASS(LK_LAUNCH(t->compute, sum_squares, .out = t->clip, .in = gradients, .n = n));
-    LK_PASS(LK_LAUNCH(t->compute, clip, .x = gradients, .sum_squares = t->clip, .n = n,
-                      .most = t->config->clip_norm));
-    return lk_stream_copy(t->compute, t->clip_host, t->clip, lk_device_wide_bytes(t->device));
+    return lk_device_wide_bytes(t->device) == sizeof(double) ? ((const double *)x)[i]
+                                                             : (double)((const float *)x)[i];
 }
 
-/* Enqueue the update of all parameters, unless they were updated early. */
+/* Twice the timeout: a collective that waits for a peer times out first, and names the peer. */
+static struct lk_deadline step_deadline(const struct trainer *t)
+{
+    uint64_t timeout_ns = t->config->timeout_ns;
+
+    return lk_deadline_in(timeout_ns > UINT64_MAX / 2 ? UINT64_MAX : 2 * timeout_ns);
+}
+
+/* Enqueue the sum of squares of all reduced gradients, which all ranks get. */
+static enum lk_status enqueue_squares(struct trainer *t)
+{
+    lk_real *gradients;
+    size_t n;
+
+    if (!t->squares || !is_due(t))
+        return LK_OK;
+    /* The time of a replayed job's optimizer has that of its sums. */
+    for (size_t run = 0; t->optim && (gradients = lk_exchange_gradients(t->exchange, run, &n));
+         run++)
+        LK_PASS(LK_LAUNCH(t->compute, sum_squares, .out = t->squares, .in = gradients, .n = n,
+                          .accumulate = run > 0));
+    LK_PASS(lk_exchange_add_up(t->exchange, t->squares));
+    return lk_stream_copy(t->compute, t->squares_host, t->squares, lk_device_wide_bytes(t->device));
+}
+
+/* Wait for the gradients of a scaled loss, and decide if the step is applied. */
+static enum lk_status judge_scale(struct trainer *t)
+{
+    bool finite;
+
+    if (!lk_scaler_is_on(&t->scaler))
+        return LK_OK;
+    LK_PASS(lk_stream_sync(t->compute, step_deadline(t)));
+    finite = isfinite(wide_at(t, t->squares_host, 0));
+    lk_scaler_step(&t->scaler, finite);
+    t->overflows = !finite;
+    return LK_OK;
+}
+
+static enum lk_status enqueue_clip(struct trainer *t)
+{
+    lk_real *gradients;
+    size_t n;
+
+    if (!(t->config->clip_norm > 0) || !is_due(t))
+        return LK_OK;
+    for (size_t run = 0; (gradients = lk_exchange_gradients(t->exchange, run, &n)); run++)
+        LK_PASS(LK_LAUNCH(t->compute, clip, .x = gradients, .sum_squares = t->squares, .n = n,
+                          .most = t->config->clip_norm, .scale = t->scale));
+    return LK_OK;
+}
+
+/* Enqueue the update of all parameters, unless they were updated early or the step is skipped. */
 static enum lk_status enqueue_update(struct trainer *t)
 {
     if (t->update)
         return LK_OK;
     LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
+    LK_PASS(enqueue_squares(t));
+    LK_PASS(judge_scale(t));
+    if (t->overflows)
+        return lk_stream_range_end(t->compute);
     LK_PASS(enqueue_clip(t));
     if (!t->optim)
         LK_PASS(t->model->ops->update(t->model));
-    else if (lk_exchange_owned(t->exchange).n)
+    else if (is_due(t))
         LK_PASS(lk_optim_update(t->optim, t->compute, LK_OPTIM_ALL));
     LK_PASS(lk_stream_range_end(t->compute));
     return lk_exchange_updated(t->exchange);
 }
 
-/* Take and enqueue one batch after the other. */
+/* Take and enqueue one batch after the other. Where an epoch ends, the last ones may be empty on
+ * all ranks. */
 static enum lk_status enqueue_step(struct trainer *t, uint32_t step)
 {
+    int n = lk_shares_micro_batches(t->shares, lk_trainer_first_batch(t, step));
     struct lk_batch batch;
 
     for (int i = 0; i < t->config->reducer.accumulation; i++) {
         LK_PASS(next_batch(t, step, i, &batch));
-        LK_PASS(enqueue_micro_batch(t, i, &batch));
+        if (i < n)
+            LK_PASS(batch.samples ? enqueue_micro_batch(t, i, &batch) : enqueue_shadow(t, i));
     }
     return enqueue_update(t);
 }
@@ -200,25 +333,29 @@ static bool is_alike(const struct trainer *t, int64_t step, bool verify)
     int noise_every = t->config->reducer.noise_every;
 
     return step - t->course.first_step >= FIRST_ALIKE && !verify &&
+           lk_shares_is_whole(t->shares, lk_trainer_first_batch(t, step)) &&
            (noise_every == 0 || step % noise_every != 0);
 }
 
-/* Return element i of host memory with the device's wide type. */
-static double wide_at(const struct trainer *t, const lk_wide *x, int i)
-{
-    return lk_device_wide_bytes(t->device) == sizeof(double) ? ((const double *)x)[i]
-                                                             : (double)((const float *)x)[i];
-}
-
-static double mean_loss(const struct trainer *t)
+/* Return this rank's part of the step's loss: its mean over ranks is the mean over all samples.
+ * *own is the mean of this rank's samples; NaN: it had none. */
+static double part_of_loss(const struct trainer *t, int64_t step, double *own)
 {
     int n = t->config->reducer.accumulation;
-    double sum = 0;
+    uint64_t first = lk_trainer_first_batch(t, step);
+    double sum = 0, weights = 0;
 
+    *own = NAN;
     if (!t->computes)
         return NAN;
-    for (int i = 0; i < n; i++)
-        sum += wide_at(t, t->micro_loss, i);
+    for (int i = 0; i < n; i++) {
+        double weight = lk_shares_of_samples(t->shares, t->rank, first, i);
+
+        if (weight > 0) /* else the entry is an earlier step's */
+            sum += wide_at(t, t->micro_loss, i) * weight;
+        weights += weight;
+    }
+    *own = sum / weights;
     return sum / n;
 }
 
@@ -227,26 +364,37 @@ static void keep(struct trainer *t, int64_t step)
 {
     uint32_t at = (uint32_t)step;
     uint32_t measured;
+    double own, weight;
 
-    t->loss[step] = mean_loss(t);
+    t->loss[step] = part_of_loss(t, step, &own);
     t->local_sq[step] = NAN;
     t->mean_sq[step] = NAN;
-    if (t->computes)
-        lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
+    if (!isnan(own) || (t->computes && isnan(t->loss[step])))
+        lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, own);
     lk_span_counter(t->host, t->counters[COUNTER_RATE], at, t->rate);
-    if (t->clip && t->computes)
+    if (t->config->clip_norm > 0 && t->computes && !t->overflows && is_due(t))
         lk_span_counter(t->host, t->counters[COUNTER_CLIPPED_NORM], at,
-                        sqrt(wide_at(t, t->clip_host, 0)));
+                        sqrt(wide_at(t, t->squares_host, 0)) / t->scale);
+    if (lk_scaler_is_on(&t->scaler)) {
+        lk_span_counter(t->host, t->counters[COUNTER_SCALE], at, t->scale);
+        lk_span_counter(t->host, t->counters[COUNTER_SKIPPED], at, (double)t->scaler.skipped);
+    }
     if (lk_device_clock_error_ns(t->device) > t->clock_error_ns) {
         t->clock_error_ns = lk_device_clock_error_ns(t->device);
         lk_span_counter(t->host, t->counters[COUNTER_CLOCK_ERROR], at, (double)t->clock_error_ns);
     }
     if (t->config->reducer.noise_every == 0 ||
+        !lk_shares_is_whole(t->shares, lk_trainer_first_batch(t, step)) ||
         lk_exchange_norms(t->exchange, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||
-        measured != at) {
+        measured != at || t->overflows) {
         t->local_sq[step] = NAN;
+        t->mean_sq[step] = NAN;
         return;
     }
+    weight = lk_shares_weight(t->shares, t->rank, lk_trainer_first_batch(t, step),
+                              0); /* of all micro-batches */
+    t->local_sq[step] /= t->scale * t->scale * weight * weight;
+    t->mean_sq[step] /= t->scale * t->scale;
     lk_span_counter(t->host, t->counters[COUNTER_LOCAL_NORM], at, sqrt(t->local_sq[step]));
     lk_span_counter(t->host, t->counters[COUNTER_MEAN_NORM], at, sqrt(t->mean_sq[step]));
 }
@@ -259,42 +407,44 @@ static enum lk_status check_step(struct trainer *t, uint32_t step)
     enum lk_status st;
 
     LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES | LK_WHOLE_GRADIENTS, NULL));
-    st = lk_verify_step_end(t->verify, step);
+    st = lk_verify_step_end(t->verify, step, t->overflows ? 0 : t->scale);
     return plant == LK_PLANT_NONE ? st : lk_fail_context(st, "planted %s", plants[plant]);
 }
 
 static enum lk_status run_step(struct trainer *t, int64_t step)
 {
     const struct lk_train_config *c = t->config;
-    int64_t global_batch = (int64_t)c->local_batch * c->reducer.accumulation * t->ranks;
+    int64_t global_batch = lk_shares_batch(t->shares) * c->reducer.accumulation;
     uint32_t at = (uint32_t)step;
     bool verify = t->verify && (c->verify_steps == 0 || step < c->verify_steps);
     struct lk_span span;
     uint64_t began_ns;
 
-    t->rate = lk_optim_rate(&t->schedule, step, global_batch);
+    t->rate = lk_optim_rate(&t->schedule, step - t->scaler.skipped, global_batch);
+    t->scale = (double)t->scaler.scale;
+    t->overflows = false;
     if (verify) {
         LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES, NULL));
         LK_PASS(lk_verify_step_begin(t->verify));
     }
+    t->step = step;
     began_ns = lk_now_ns();
     span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
     lk_stream_set_step(t->compute, at);
     lk_stream_set_step(t->net, at);
     if (t->update)
         lk_stream_set_step(t->update, at);
-    LK_PASS(lk_exchange_step_begin(t->exchange, at));
+    LK_PASS(lk_exchange_step_begin(
+        t->exchange, at, lk_shares_micro_batches(t->shares, lk_trainer_first_batch(t, step))));
     begin_update(t, at);
     if (t->uses_graph && is_alike(t, step, verify))
         LK_PASS(launch_step(t, at));
     else
         LK_PASS(enqueue_step(t, at));
+    LK_PASS(take_last_buffers(t));
     if (lk_averaging_is_due(&c->averaging, step, t->n_steps))
         LK_PASS(lk_averaging_enqueue(t->averaging));
-    /* Twice the timeout: a collective that waits for a peer times out first, and names the peer. */
-    LK_PASS(lk_stream_sync(
-        t->compute,
-        lk_deadline_in(c->timeout_ns > UINT64_MAX / 2 ? UINT64_MAX : 2 * c->timeout_ns)));
+    LK_PASS(lk_stream_sync(t->compute, step_deadline(t)));
     if (t->model->gap_s > 0)
         lk_sleep_until_ns(lk_monotonic_ns() + lk_ns_from_s(t->model->gap_s));
     lk_span_end(t->host, &span);
@@ -304,6 +454,7 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     if (verify)
         LK_PASS(check_step(t, at));
     LK_PASS(lk_trainer_check_loss(t, step));
+    LK_PASS(lk_trainer_check_scale(t, step));
     LK_PASS(lk_trainer_check_params(t, step + 1));
     t->course.trained_s += t->step_s[step];
     LK_PASS(lk_trainer_checkpoint(t, step + 1));
@@ -365,11 +516,12 @@ out:
 static enum lk_status estimate_noise(struct trainer *t, struct lk_estimate *out)
 {
     const struct lk_train_config *c = t->config;
-    double small = (double)c->local_batch * lk_exchange_norms_micro_batches(t->exchange);
+    int micro_batches = lk_exchange_norms_micro_batches(t->exchange);
     struct lk_noise noise;
     enum lk_status st = LK_OK;
 
-    lk_noise_init(&noise, small, small * t->ranks);
+    lk_noise_init(&noise, lk_trainer_small_batch(t) * micro_batches,
+                  (double)lk_shares_batch(t->shares) * micro_batches);
     for (int64_t i = lk_train_skipped(c); i < t->n_steps; i++)
         if (!isnan(t->local_sq[i]))
             LK_TRY(lk_noise_add(&noise, t->local_sq[i], t->mean_sq[i]));
@@ -383,13 +535,18 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
 {
     const struct lk_train_config *c = t->config;
 
+    /* The last steps' gradients may be on their way: nobody takes them. */
+    LK_PASS(lk_stream_sync(t->net, lk_deadline_in(c->timeout_ns)));
     LK_PASS(average(t));
     LK_PASS(estimate_noise(t, &out->noise));
     out->loss = t->loss;
     out->step_s = t->step_s;
     out->n = t->n_steps;
     out->skipped = lk_train_skipped(c);
+    out->loss_scale = lk_scaler_is_on(&t->scaler) ? (double)t->scaler.scale : NAN;
+    out->overflown = t->scaler.skipped;
     out->course = t->course;
+    out->samples = lk_trainer_mean_samples(t);
     out->counted_s = t->counted_s;
     out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;
     out->verify_allowed = t->verify ? lk_verify_allowed(t->verify) : NAN;

@@ -16,6 +16,7 @@
 #include "runtime/train/data.h"
 #include "runtime/train/hook.h"
 #include "runtime/train/reducer.h"
+#include "runtime/train/scaler.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,11 +38,11 @@ enum lk_train_graph {
 
 /*
  * Checkpoints (runtime/train/checkpoint.h), which rank 0 writes on a thread of its own: weights,
- * rank 0's buffers, optimizer state, the order of buckets and how far the run is. There is no more
- * to keep. Every
- * random number is a function of the seed, the epoch and the sample, the schedule is one of the
- * step, the optimizer's state is whole in the file, and no loss is scaled. So a run that
- * goes on from one gives the same bits as one that was not ended, on as many ranks.
+ * rank 0's buffers, optimizer state, what the exchange keeps (runtime/model/kept.h), the loss
+ * scale, the order of buckets and how far the run is. There is no more to keep. Every random number
+ * is a function of the seed, the epoch and the sample, the schedule is one of the steps applied,
+ * and the optimizer's state is whole in the file. So a run that goes on from one gives the same
+ * bits as one that was not ended, on as many ranks.
  */
 struct lk_checkpoint_config {
     const char *dir;
@@ -72,11 +73,13 @@ struct lk_train_config {
     /* All gradients are multiplied by min(1, clip_norm / their norm) before the update, which then
      * waits for all of them; 0: they are not. */
     double clip_norm;
+    struct lk_scaler_config scaler; /* of the loss; AUTO is DYNAMIC in float16, else NONE */
     struct lk_reducer_config
         reducer;                /* comm, streams, early, hook, local and timeout are filled in */
     struct lk_hook_config hook; /* of gradients; seed and timeout are filled in */
     struct lk_averaging_config averaging; /* of parameters, instead of gradients */
-    int local_batch;
+    int local_batch; /* of this rank; with sampler.batches ranks have batches of their own, which
+                        are weighed so that a step is that of one rank on all samples */
     int64_t steps, warmup_steps; /* warm-up steps run first, are marked, and do not count */
     const char *data;            /* file; NULL: synthetic */
     enum lk_data_format data_format;
@@ -84,7 +87,8 @@ struct lk_train_config {
     int prefetch, workers; /* batches prepared ahead, and threads for that; workers 0: one */
     double input_delay_s;  /* a batch takes at least this long to prepare */
     struct lk_sampler_config
-        sampler; /* how the data are shared; samples, ranks and seed are filled in */
+        sampler;           /* how the data are shared; samples, ranks and seed are filled in */
+    enum lk_divide divide; /* what divides gradients while ranks have run out (LK_UNEVEN_JOIN) */
     uint64_t seed;
     /*
      * The trainer's own is LK_FUSE_OPTIMIZER: each bucket is updated beside backward
@@ -116,11 +120,14 @@ struct lk_train_config {
 /* The result, on every rank. */
 struct lk_train_result {
     /* For every step, warm-up included; NaN of those before course.first_step. */
-    double *loss;    /* mean over ranks and micro-batches */
-    double *step_s;  /* host time, mean over ranks */
-    int64_t n;       /* entries of both */
-    int64_t skipped; /* as lk_train_skipped */
+    double *loss;      /* mean over the samples of all ranks */
+    double *step_s;    /* host time, mean over ranks */
+    int64_t n;         /* entries of both */
+    int64_t skipped;   /* as lk_train_skipped */
+    double loss_scale; /* behind the last step; NaN: the loss was not scaled */
+    int64_t overflown; /* steps that overflowed and were not applied, of all starts */
     struct lk_train_course course;
+    double samples; /* a counted step, mean, of all ranks */
     /* Seconds from the end of the warm-up to the end of the last step, on this rank. Includes the
      * time between steps, which step_s leaves out. */
     double counted_s;
@@ -139,11 +146,16 @@ int64_t lk_train_skipped(const struct lk_train_config *config);
 enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk_run_info *out);
 
 /* Check that the files a rank would read (data, weights to import) open and fit the model: what
- * fails here would fail on every rank. Creates the model once, with one sample, and frees it. */
-enum lk_status lk_train_check(const struct lk_train_config *config);
+ * fails here would fail on every rank. *samples: those of the data. Creates the model once, with
+ * one sample, and frees it. */
+enum lk_status lk_train_check(const struct lk_train_config *config, size_t *samples);
+/* Check that the run, new, comes to no samples of an epoch that it has no way with
+ * (lk_shares_check), and that each rank has some. */
+enum lk_status lk_train_check_shares(const struct lk_train_config *config, size_t samples);
 
 /*
- * Run one rank to the end. A loss that is not finite is a failure. On failure the sinks keep the
+ * Run one rank to the end. A loss that is not finite is a failure; gradients that are not are one
+ * where the loss is not scaled, or its scale cannot fall. On failure the sinks keep the
  * spans recorded so far, and the other ranks learn of it through comm_config.store; the error text
  * is then the run's verdict. The export comes last: when only that fails, *out is written all the
  * same (n > 0), and the caller frees it.

@@ -120,3 +120,43 @@ enum lk_status lk_trainer_check_loss(struct trainer *t, int64_t step)
                    isnan(t->loss[step]) ? "nan" : "infinite", host,
                    *where ? where : "the outputs of its last micro-batch are finite");
 }
+
+/* Name the first parameter whose reduced gradient is not finite. */
+static enum lk_status find_overflow(struct trainer *t, const char **out)
+{
+    uint64_t timeout_ns = t->config->timeout_ns;
+    bool wide = lk_device_wide_bytes(t->device) == sizeof(double);
+
+    *out = NULL;
+    LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_GRADIENTS, NULL));
+    for (size_t i = 0; i < t->model->n_params && !*out; i++) {
+        const struct lk_param *p = &t->model->params[i];
+        double sum;
+
+        LK_PASS(
+            LK_LAUNCH(t->compute, sum_squares, .out = t->squares, .in = p->grad, .n = p->elems));
+        LK_PASS(lk_stream_copy(t->compute, t->squares_host, t->squares,
+                               lk_device_wide_bytes(t->device)));
+        LK_PASS(lk_stream_sync(
+            t->compute, lk_deadline_in(timeout_ns > UINT64_MAX / 2 ? UINT64_MAX : 2 * timeout_ns)));
+        sum = wide ? *(const double *)t->squares_host : (double)*(const float *)t->squares_host;
+        if (!isfinite(sum))
+            *out = p->name;
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_trainer_check_scale(struct trainer *t, int64_t step)
+{
+    bool fixed = t->scaler.config.kind == LK_LOSS_SCALE_FIXED;
+    const char *param;
+
+    if (!t->overflows || (!fixed && t->scaler.scale >= LK_SCALER_FLOOR))
+        return LK_OK;
+    LK_PASS(find_overflow(t, &param));
+    return lk_fail(LK_EVERIFY,
+                   "the gradients of step %" PRId64 " are not finite at a loss scale of %g, which "
+                   "%s: first that of '%s'",
+                   step, t->scale, fixed ? "is fixed" : "is the smallest",
+                   param ? param : "no single parameter");
+}

@@ -4,9 +4,14 @@
  *
  * The state is a list of parts, each a piece of device memory: groups of one part a parameter, and
  * behind them the model's buffers, as rank 0 has them. The first group is the weights, exact; then,
- * where weights are narrower than float, the rounded ones; then the optimizer's planes. A
- * checkpoint holds them whole: in sharded training all ranks gather them for rank 0, and a rank
- * that goes on takes what it owns from the file.
+ * where weights are narrower than float, the rounded ones; then the optimizer's planes; then what
+ * the exchange and the averaging keep (runtime/model/kept.h). A checkpoint holds them whole: in
+ * sharded training all ranks gather them for rank 0, and a rank that goes on takes what it owns
+ * from the file.
+ *
+ * Some parts are each rank's own: an error of PowerSGD; where parameters are averaged, weights and
+ * the optimizer's planes. Rank 0 gathers them one by one, and the file has them of all ranks: those
+ * of rank 1 begin with "rank.1.". Such a file is of a number of ranks.
  */
 #include "runtime/train/trainer_impl.h"
 
@@ -14,6 +19,7 @@
 #include "base/log.h"
 #include "base/units.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -21,24 +27,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STAGING_BYTES = 1 << 20, OWN_TEXTS = 12 };
+enum { STAGING_BYTES = 1 << 20, OWN_TEXTS = 16 };
 static const uint64_t copy_timeout_ns = 120 * LK_NS_PER_S;
 
 /* Names of the file's own texts and of the bucket order. */
 #define ORDER   "reducer.order"
+#define OWN     "rank."
 #define FORMAT  "lockstep-checkpoint"
 #define VERSION "1"
 
 /* ---- The parts ---- */
 
+/* In sharded training masters have an address only while they are whole. */
+static bool has_masters(const struct trainer *t)
+{
+    return lk_dtype_has_masters(lk_device_real_dtype(t->device));
+}
+
 static size_t weight_groups(const struct trainer *t)
 {
-    return t->model->masters ? 2 : 1;
+    return has_masters(t) ? 2 : 1;
+}
+
+/* Return the number of groups before those that exchange and averaging keep. */
+static size_t state_groups(const struct trainer *t)
+{
+    return weight_groups(t) + (t->optim ? lk_optim_planes(t->optim) : 0);
 }
 
 static size_t n_groups(const struct trainer *t)
 {
-    return weight_groups(t) + (t->optim ? lk_optim_planes(t->optim) : 0);
+    return state_groups(t) + lk_exchange_n_kept(t->exchange) + lk_averaging_n_kept(t->averaging);
+}
+
+static struct lk_kept kept_of(const struct trainer *t, size_t group, size_t param)
+{
+    const struct lk_param *p = &t->model->params[param];
+    size_t at = group - state_groups(t), n = lk_exchange_n_kept(t->exchange);
+
+    return at < n ? lk_exchange_kept(t->exchange, at, param)
+                  : lk_averaging_kept(t->averaging, at - n, p->data, p->elems);
 }
 
 static size_t n_parts(const struct trainer *t)
@@ -54,13 +82,23 @@ static const struct lk_model_buffer *buffer_of(const struct trainer *t, size_t p
     return part < first ? NULL : &t->model->buffers[part - first];
 }
 
+/* Return true if each rank has another part. */
+static bool is_own(const struct trainer *t, size_t part)
+{
+    size_t group = part / t->model->n_params;
+
+    if (t->ranks == 1 || buffer_of(t, part))
+        return false;
+    return group < state_groups(t) ? t->averaging != NULL
+                                   : kept_of(t, group, part % t->model->n_params).own;
+}
+
 /* Return true if a part is of rounded weights, or of weights that are exact without masters. */
 static bool is_real(const struct trainer *t, size_t part)
 {
     size_t group = part / t->model->n_params;
 
-    return group < weight_groups(t) &&
-           (group > 0 || !t->model->params[part % t->model->n_params].master);
+    return group < weight_groups(t) && (group > 0 || !has_masters(t));
 }
 
 static struct lk_tensor_row describe(const struct trainer *t, size_t part)
@@ -72,13 +110,32 @@ static struct lk_tensor_row describe(const struct trainer *t, size_t part)
     struct lk_tensor_row row = {.dtype = is_real(t, part) ? lk_device_real_dtype(t->device) : wide,
                                 .elems = b ? b->elems : p->elems};
 
-    if (b)
+    if (b) {
         snprintf(row.name, sizeof row.name, "buffer.%s", b->name);
-    else if (group >= weight_groups(t))
+    } else if (group >= state_groups(t)) {
+        struct lk_kept k = kept_of(t, group, part % t->model->n_params);
+
+        snprintf(row.name, sizeof row.name, "%s.%s", k.name, p->name);
+        row.dtype = lk_device_real_dtype(t->device);
+        row.elems = k.elems;
+    } else if (group >= weight_groups(t))
         snprintf(row.name, sizeof row.name, "optimizer.%s.%s",
                  lk_optim_plane_name(t->optim, group - weight_groups(t)), p->name);
     else
         snprintf(row.name, sizeof row.name, "%s%s", group ? "rounded." : "", p->name);
+    return row;
+}
+
+/* Describe a rank's own part. */
+static struct lk_tensor_row describe_own(const struct trainer *t, size_t part, int rank)
+{
+    struct lk_tensor_row row = describe(t, part);
+    char name[sizeof row.name + 32];
+
+    if (rank > 0) {
+        snprintf(name, sizeof name, OWN "%d.%s", rank, row.name);
+        memcpy(row.name, name, sizeof row.name - 1);
+    }
     return row;
 }
 
@@ -90,6 +147,8 @@ static void *part_of(const struct trainer *t, size_t part)
 
     if (b)
         return b->data;
+    if (group >= state_groups(t))
+        return kept_of(t, group, param).data;
     if (group >= weight_groups(t))
         return lk_exchange_state(t->exchange, t->optim, group - weight_groups(t), param);
     return is_real(t, part) ? t->model->params[param].data : t->model->params[param].master;
@@ -143,28 +202,73 @@ static enum lk_status number(const struct trainer *t, const char *key, double *o
     return LK_OK;
 }
 
+/* Return true if epochs end steps (runtime/train/data.h). */
+static bool ends_epochs(const struct lk_train_config *c)
+{
+    return c->sampler.uneven == LK_UNEVEN_PAD || c->sampler.uneven == LK_UNEVEN_JOIN;
+}
+
+static int of_rank_0(const struct lk_train_config *c)
+{
+    return c->sampler.batches ? (int)c->sampler.batches[0] : c->local_batch;
+}
+
 /* Find the batch to go on with: the next one, or, where other ranks or batches share the samples,
  * the first that has no sample of an earlier step. */
 static enum lk_status find_batch(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
-    double batches, ranks, local_batch;
-    double now = (double)t->ranks * c->local_batch;
+    const char *global = lk_tensor_file_text(&t->resumed, "micro_batch_samples");
+    uint64_t each = (uint64_t)c->reducer.accumulation;
+    double batches, ranks, local_batch, was, now = 0;
 
+    for (int r = 0; r < t->ranks; r++)
+        now += c->sampler.batches ? (double)c->sampler.batches[r] : c->local_batch;
     LK_PASS(number(t, "batches", &batches));
     LK_PASS(number(t, "ranks", &ranks));
     LK_PASS(number(t, "local_batch", &local_batch));
+    was = ranks * local_batch; /* of files without the next text, whose ranks had equal batches */
+    if (global)
+        LK_PASS(number(t, "micro_batch_samples", &was));
     t->first_batch = (uint64_t)batches;
-    if ((int)ranks == t->ranks && (int)local_batch == c->local_batch)
+    if ((int)ranks == t->ranks && (int)local_batch == of_rank_0(c) && was == now)
         return LK_OK;
+    for (size_t i = 0; (int)ranks != t->ranks && i < t->resumed.n_rows; i++)
+        if (!strncmp(t->resumed.rows[i].name, OWN, strlen(OWN)))
+            return lk_fail(LK_EUSAGE,
+                           "%s: has state of its own for each of %.0f ranks, and this run has %d",
+                           c->checkpoint.resume, ranks, t->ranks);
     if (c->verify)
         return lk_fail(LK_EUSAGE, "--verify: not with a checkpoint of other ranks or batches");
-    t->first_batch = (uint64_t)ceil(batches * ranks * local_batch / now);
+    t->first_batch = (uint64_t)ceil(batches * was / now);
+    if (ends_epochs(c)) /* its steps begin at multiples */
+        t->first_batch = (t->first_batch + each - 1) / each * each;
     if (t->rank == 0)
         lk_log(LK_LOG_TRAIN, LK_WARN,
                "%s is of %.0f ranks with local batch %.0f, this run of %d with %d: it goes on with "
                "the samples behind those, but not bit for bit",
                c->checkpoint.resume, ranks, local_batch, t->ranks, c->local_batch);
+    return LK_OK;
+}
+
+/* Go on with the scale of a file that has one, and with the count of updates that follows from its
+ * skipped steps. pre: the scaler is as at the start of a run. */
+static enum lk_status resume_scaler(struct trainer *t)
+{
+    double scale, good, skipped;
+
+    if (!lk_tensor_file_text(&t->resumed, "loss_scale"))
+        return LK_OK;
+    LK_PASS(number(t, "loss_scale", &scale));
+    LK_PASS(number(t, "loss_scale_good", &good));
+    LK_PASS(number(t, "loss_scale_skipped", &skipped));
+    t->scaler.skipped = (int64_t)skipped;
+    if (t->scaler.config.kind != LK_LOSS_SCALE_DYNAMIC)
+        return LK_OK;
+    if (!(scale > 0 && scale <= FLT_MAX))
+        return lk_fail(LK_EPARSE, "%s: a loss scale of %g", t->config->checkpoint.resume, scale);
+    t->scaler.scale = (float)scale;
+    t->scaler.good = (int64_t)good;
     return LK_OK;
 }
 
@@ -230,14 +334,16 @@ static enum lk_status check_order(const struct trainer *t)
 static enum lk_status restore(struct trainer *t, size_t part, void *device, size_t first,
                               size_t elems)
 {
-    const struct lk_tensor_row want = describe(t, part);
+    const struct lk_tensor_row want = describe_own(t, part, is_own(t, part) ? t->rank : 0);
     const struct lk_tensor_row *row = lk_tensor_file_row(&t->resumed, want.name);
     const char *path = t->config->checkpoint.resume;
     size_t bytes = lk_dtype_bytes(want.dtype);
 
+    if (!want.elems)
+        return LK_OK;
     if (!row)
-        return lk_fail(LK_EPARSE, "%s: has no '%s': it is of another model or optimizer", path,
-                       want.name);
+        return lk_fail(LK_EPARSE, "%s: has no '%s': it is of another model, optimizer or scheme",
+                       path, want.name);
     if (row->dtype != want.dtype || row->elems != want.elems)
         return lk_fail(LK_EPARSE, "%s: '%s' has %zu elements of %s where this run has %zu of %s",
                        path, want.name, row->elems, lk_dtype_name(row->dtype), want.elems,
@@ -258,6 +364,7 @@ enum lk_status lk_trainer_resume_weights(struct trainer *t)
 {
     if (!t->config->checkpoint.resume)
         return LK_OK;
+    LK_PASS(resume_scaler(t));
     LK_PASS(check_order(t));
     return restore_parts(t, 0, weight_groups(t) * t->model->n_params);
 }
@@ -267,12 +374,23 @@ static enum lk_status resume_states(struct trainer *t)
 {
     struct lk_owned owned = lk_exchange_owned(t->exchange);
 
-    for (size_t group = weight_groups(t); group < n_groups(t); group++)
+    for (size_t group = weight_groups(t); group < state_groups(t); group++)
         for (size_t i = 0; i < owned.n; i++)
             LK_PASS(restore(t, group * t->model->n_params + owned.pieces[i].param,
                             lk_optim_state(t->optim, group - weight_groups(t), i),
                             owned.pieces[i].first, owned.params[i].elems));
     return LK_OK;
+}
+
+/* Return the tensors of a file. */
+static size_t count_rows(const struct trainer *t)
+{
+    size_t n = 1;
+
+    for (size_t i = 0; i < n_parts(t); i++)
+        if (describe(t, i).elems)
+            n += is_own(t, i) ? (size_t)t->ranks : 1;
+    return n;
 }
 
 enum lk_status lk_trainer_resume_optim(struct trainer *t)
@@ -281,13 +399,16 @@ enum lk_status lk_trainer_resume_optim(struct trainer *t)
 
     if (!path)
         return LK_OK;
+    LK_PASS(lk_stream_sync(t->compute, lk_deadline_in(copy_timeout_ns)));
     LK_PASS(resume_states(t));
-    LK_PASS(restore_parts(t, n_groups(t) * t->model->n_params, n_parts(t)));
-    if (t->resumed.n_rows != n_parts(t) + 1)
+    LK_PASS(restore_parts(t, state_groups(t) * t->model->n_params, n_parts(t)));
+    if (is_own(t, 0)) /* all ranks have rank 0's weights by now */
+        LK_PASS(restore_parts(t, 0, weight_groups(t) * t->model->n_params));
+    if (t->resumed.n_rows != count_rows(t))
         return lk_fail(LK_EPARSE,
                        "%s: has %zu tensors where this run has %zu: it is of another "
-                       "model or optimizer",
-                       path, t->resumed.n_rows, n_parts(t) + 1);
+                       "model, optimizer or scheme",
+                       path, t->resumed.n_rows, count_rows(t));
     lk_tensor_file_fini(&t->resumed);
     if (t->rank == 0)
         lk_log(LK_LOG_TRAIN, LK_INFO, "the run goes on from %s at step %lld", path,
@@ -333,45 +454,101 @@ static size_t fill_texts(const struct trainer *t, int64_t steps, struct lk_tenso
     add_text(texts, &n, "step", "%" PRId64, steps);
     add_text(texts, &n, "batches", "%" PRIu64, batches);
     add_text(texts, &n, "ranks", "%d", t->ranks);
-    add_text(texts, &n, "local_batch", "%d", c->local_batch);
+    add_text(texts, &n, "local_batch", "%d", c->local_batch); /* rank 0's */
+    add_text(texts, &n, "micro_batch_samples", "%lld", (long long)lk_shares_batch(t->shares));
     add_text(texts, &n, "checkpoints", "%" PRId64, course->checkpoints);
     add_text(texts, &n, "starts", "%" PRId64, course->starts);
     add_text(texts, &n, "trained_s", "%.9g", course->trained_s);
     add_text(texts, &n, "stalled_s", "%.9g", course->stalled_s);
     add_text(texts, &n, "starting_s", "%.9g", course->starting_s);
+    if (lk_scaler_is_on(&t->scaler) || t->scaler.skipped) {
+        add_text(texts, &n, "loss_scale", "%.9g", (double)t->scaler.scale);
+        add_text(texts, &n, "loss_scale_good", "%" PRId64, t->scaler.good);
+        add_text(texts, &n, "loss_scale_skipped", "%" PRId64, t->scaler.skipped);
+    }
     if (c->checkpoint.n_texts)
         memcpy(texts + n, c->checkpoint.texts, c->checkpoint.n_texts * sizeof *texts);
     return n + c->checkpoint.n_texts;
 }
 
-/* Lay the file out and copy the state into it. */
-static enum lk_status fill(struct trainer *t, int64_t steps, struct lk_tensor_file *file)
+/* Lay the file out: parts as rank 0 has them, then the other ranks' own. */
+static enum lk_status lay_out(struct trainer *t, int64_t steps, struct lk_tensor_file *file)
 {
-    size_t n = t->model->n_params, parts = n_parts(t), n_texts;
-    const size_t *order = lk_exchange_ready_order(t->exchange);
+    size_t n_texts, n = 0;
     struct lk_tensor_text *texts = NULL;
     struct lk_tensor_row *rows = NULL;
     enum lk_status st = LK_OK;
 
-    if (!order)
-        LK_TRY(lk_fail(LK_EINTERNAL, "no order of gradients after %" PRId64 " steps", steps));
     LK_TRY(lk_alloc(&texts, OWN_TEXTS + t->config->checkpoint.n_texts, sizeof *texts));
-    LK_TRY(lk_alloc(&rows, parts + 1, sizeof *rows));
+    LK_TRY(lk_alloc(&rows, count_rows(t), sizeof *rows));
     n_texts = fill_texts(t, steps, texts);
-    rows[0] = (struct lk_tensor_row){.name = ORDER, .dtype = LK_I64, .elems = n};
-    for (size_t i = 0; i < parts; i++)
-        rows[i + 1] = describe(t, i);
-    LK_TRY(lk_tensor_file_lay_out(file, texts, n_texts, rows, parts + 1));
-    memcpy(file->rows[0].data, order, n * sizeof *order);
-    for (size_t i = 0; i < parts; i++) {
-        const struct lk_tensor_row *row = &file->rows[i + 1];
-
-        LK_TRY(copy(t, part_of(t, i), row->data, row->elems * lk_dtype_bytes(row->dtype), false));
-    }
+    rows[n++] = (struct lk_tensor_row){.name = ORDER, .dtype = LK_I64, .elems = t->model->n_params};
+    for (int rank = 0; rank < t->ranks; rank++)
+        for (size_t i = 0; i < n_parts(t); i++)
+            if (describe(t, i).elems && (rank == 0 || is_own(t, i)))
+                rows[n++] = describe_own(t, i, rank);
+    LK_TRY(lk_tensor_file_lay_out(file, texts, n_texts, rows, n));
 out:
     free(rows);
     free(texts);
     return st;
+}
+
+/* Gather a part of all ranks; rank 0 puts it into the file (others: NULL). Collective. */
+static enum lk_status gather_own(struct trainer *t, size_t part, struct lk_tensor_file *file)
+{
+    const struct lk_tensor_row row = describe(t, part);
+    size_t bytes = row.elems * lk_dtype_bytes(row.dtype);
+    char *own = NULL, *all = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&own, bytes, 1));
+    LK_TRY(lk_alloc(&all, bytes, (size_t)t->ranks));
+    LK_TRY(copy(t, part_of(t, part), own, bytes, false));
+    LK_TRY(lk_comm_gather(t->comm, row.dtype, own, row.elems, all));
+    for (int rank = 0; file && rank < t->ranks; rank++)
+        memcpy(lk_tensor_file_row(file, describe_own(t, part, rank).name)->data,
+               all + (size_t)rank * bytes, bytes);
+out:
+    free(own);
+    free(all);
+    return st;
+}
+
+/* Copy the state into the file; NULL: help rank 0 to do so. */
+static enum lk_status fill(struct trainer *t, struct lk_tensor_file *file)
+{
+    size_t row = 1;
+
+    for (size_t i = 0; i < n_parts(t); i++) {
+        const struct lk_tensor_row want = describe(t, i);
+
+        if (!want.elems)
+            continue;
+        if (is_own(t, i))
+            LK_PASS(gather_own(t, i, file));
+        else if (file)
+            LK_PASS(copy(t, part_of(t, i), file->rows[row].data,
+                         want.elems * lk_dtype_bytes(want.dtype), false));
+        row++;
+    }
+    return LK_OK;
+}
+
+static enum lk_status write(struct trainer *t, int64_t steps)
+{
+    const size_t *order = lk_exchange_ready_order(t->exchange);
+    struct lk_tensor_file *file;
+
+    if (!order)
+        return lk_fail(LK_EINTERNAL, "no order of gradients after %" PRId64 " steps", steps);
+    t->course.checkpoints++;
+    file = lk_checkpoints_take(t->checkpoints);
+    LK_PASS(lay_out(t, steps, file));
+    memcpy(file->rows[0].data, order, t->model->n_params * sizeof *order);
+    LK_PASS(fill(t, file));
+    lk_checkpoints_put(t->checkpoints, steps);
+    return LK_OK;
 }
 
 enum lk_status lk_trainer_checkpoint(struct trainer *t, int64_t steps)
@@ -384,10 +561,8 @@ enum lk_status lk_trainer_checkpoint(struct trainer *t, int64_t steps)
         return LK_OK;
     LK_PASS(lk_exchange_whole(t->exchange, LK_WHOLE_VALUES | LK_WHOLE_STATES, t->optim));
     if (!t->checkpoints)
-        return LK_OK;
-    t->course.checkpoints++;
-    LK_PASS(fill(t, steps, lk_checkpoints_take(t->checkpoints)));
-    lk_checkpoints_put(t->checkpoints, steps);
+        return fill(t, NULL);
+    LK_PASS(write(t, steps));
     stall_s = lk_s_from_ns(lk_now_ns() - began_ns);
     t->course.stalled_s += stall_s;
     lk_span_counter(t->host, t->counters[COUNTER_CHECKPOINT], (uint32_t)(steps - 1), stall_s);

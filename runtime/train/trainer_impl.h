@@ -5,6 +5,7 @@
 #include "facts/run_facts.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/exchange.h"
+#include "runtime/train/scaler.h"
 #include "runtime/train/trainer.h"
 #include "runtime/train/verify.h"
 
@@ -15,6 +16,8 @@
     X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
     X(COUNTER_MEAN_NORM, "gradient norm")                                                          \
     X(COUNTER_CLIPPED_NORM, "gradient norm before clipping")                                       \
+    X(COUNTER_SCALE, "loss scale")                                                                 \
+    X(COUNTER_SKIPPED, "skipped steps")                                                            \
     X(COUNTER_CHECKPOINT, "checkpoint stall")                                                      \
     X(COUNTER_CLOCK_ERROR, LK_CLOCK_ERROR_COUNTER)
 
@@ -41,18 +44,24 @@ struct trainer {
     struct lk_optim *optim;         /* of what is owned; NULL: the model updates itself */
     struct lk_verify *verify;       /* NULL: nothing is verified */
     struct lk_dataset *dataset;
+    struct lk_shares *shares;
     struct lk_loader *loader;
     bool uses_graph;
     struct lk_graph *graph;          /* NULL: not captured yet */
     struct lk_batch *batches;        /* micro-batches of a step, as the graph reads them */
     struct lk_optim_config schedule; /* the optimizer's, with a warm-up in steps */
     double rate;                     /* learning rate of the step in progress */
-    lk_wide *micro_loss;       /* host memory: loss of each micro-batch of the step in progress */
-    lk_wide *clip, *clip_host; /* sum of squares of all gradients: device memory, host memory; NULL:
-                                  they are not clipped */
-    uint64_t *sum, *sum_host;  /* checksum of parameters: device memory, host memory; NULL: none */
-    int64_t n_steps;           /* warm-up included */
-    /* One entry per step, of this rank; norms are NaN in steps that did not measure them. */
+    struct lk_scaler scaler;         /* of the loss */
+    double scale;                    /* of the step in progress, */
+    bool overflows;                  /* which is not applied, as its gradients are not finite */
+    lk_wide *micro_loss; /* host memory: loss of each micro-batch of the step in progress */
+    lk_wide *squares, *squares_host; /* sum of squares of all gradients: device memory, host memory;
+                                        NULL: they are not clipped, and the loss is not scaled */
+    uint64_t *sum, *sum_host; /* checksum of parameters: device memory, host memory; NULL: none */
+    int64_t n_steps;          /* warm-up included */
+    int64_t step;             /* in progress */
+    /* One entry per step, of this rank, whose losses weigh as its samples do; norms are NaN in
+     * steps that did not measure them. */
     double *loss, *step_s, *local_sq, *mean_sq;
     double counted_s;
     uint64_t ended_ns;                  /* end of the last step */
@@ -82,6 +91,34 @@ enum lk_status lk_trainer_check_open(struct trainer *t);
 enum lk_status lk_trainer_check_params(struct trainer *t, int64_t step);
 /* Fail if the loss of a step is not finite, and say where forward first was not. pre: likewise. */
 enum lk_status lk_trainer_check_loss(struct trainer *t, int64_t step);
+/* Fail if a step was skipped though a smaller scale of the loss cannot help, and name the first
+ * parameter whose gradient is not finite. pre: likewise. */
+enum lk_status lk_trainer_check_scale(struct trainer *t, int64_t step);
+
+/* ---- trainer_config.c ---- */
+
+/* Refuse a configuration that no run can have. LK_EUSAGE, LK_EUNSUPPORTED. */
+enum lk_status lk_trainer_check_config(const struct lk_train_config *c);
+
+/* ---- trainer_shares.c ---- */
+
+/* Return how samples are dealt to ranks; pre: the data are open, or nobody asks for their count. */
+struct lk_sampler_config lk_trainer_sampler(const struct trainer *t);
+struct lk_shares_config lk_trainer_shares(const struct trainer *t);
+/* Compute how samples are shared, and check that the run comes to none that it has no way with. */
+enum lk_status lk_trainer_open_shares(struct trainer *t);
+/* Return the first micro-batch of a step. */
+uint64_t lk_trainer_first_batch(const struct trainer *t, int64_t step);
+/* Refuse what ranks with shares of their own cannot do. */
+enum lk_status lk_trainer_check_shares(const struct lk_train_config *c);
+/* Return the batch whose gradients have the mean squared norm of those of all ranks: the harmonic
+ * mean of theirs, since the noise of each is as 1 / batch. */
+double lk_trainer_small_batch(const struct trainer *t);
+/* Return the samples of a step that counts, mean. */
+double lk_trainer_mean_samples(const struct trainer *t);
+/* Set the batches of a run's header. */
+enum lk_status lk_trainer_describe_batches(const struct lk_train_config *c,
+                                           struct lk_run_info *info);
 
 /* ---- trainer_checkpoint.c ---- */
 

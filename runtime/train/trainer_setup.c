@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "runtime/model/replicas.h"
 #include "runtime/train/ddp.h"
 #include "runtime/train/early.h"
 #include "runtime/train/sharded.h"
@@ -41,17 +42,24 @@ static enum lk_status open_streams(struct trainer *t)
     return LK_OK;
 }
 
-static struct lk_sampler_config sampler(const struct trainer *t)
+/* pre: the device is open. */
+static enum lk_status open_scaler(struct trainer *t)
 {
-    struct lk_sampler_config s = t->config->sampler;
-
-    s.ranks = t->ranks;
-    s.rank = t->rank;
-    s.seed = t->config->seed;
-    return s;
+    LK_PASS(lk_scaler_init(&t->scaler, &t->config->scaler, lk_device_real_dtype(t->device)));
+    if (!lk_scaler_is_on(&t->scaler))
+        return LK_OK;
+    if (lk_sharding_traits(t->config->reducer.sharding)->pace != LK_PACE_STEP)
+        return lk_fail(LK_EUNSUPPORTED,
+                       "the loss is scaled, and ranks under %s do not share gradients in every "
+                       "step: those of each would overflow in other ones",
+                       lk_sharding_name(t->config->reducer.sharding));
+    if (t->config->hook.compression == LK_COMPRESSION_POWERSGD)
+        return lk_fail(LK_EUNSUPPORTED, "the loss is scaled, and powersgd keeps errors of "
+                                        "gradients, which a change of the scale would not change");
+    return LK_OK;
 }
 
-/* Open the device with its streams, and the model. */
+/* Open the device with its streams, the model, and the scale of its loss. */
 static enum lk_status open_model(struct trainer *t, const struct lk_model_config *config)
 {
     struct lk_model_config model = *config;
@@ -62,9 +70,11 @@ static enum lk_status open_model(struct trainer *t, const struct lk_model_config
     if (*t->model->attention) /* decided now, after the run was described */
         LK_PASS(lk_recorder_fact(t->config->recorder, ATTENTION_KEY, t->model->attention));
     LK_PASS(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
+    if (model.replicas > 1)
+        LK_PASS(lk_model_replicate(t->model, &model, model.replicas));
     if (t->config->import_path)
         LK_PASS(lk_model_import(t->model, t->config->import_path));
-    return LK_OK;
+    return open_scaler(t);
 }
 
 /* Open the data set. pre: the model is open. */
@@ -82,8 +92,7 @@ static enum lk_status open_dataset(struct trainer *t)
 static enum lk_status open_loader(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
-    struct lk_loader_config lc = {.sampler = sampler(t),
-                                  .compute = t->compute,
+    struct lk_loader_config lc = {.compute = t->compute,
                                   .local_batch = c->local_batch,
                                   .depth = c->prefetch,
                                   .workers = c->workers,
@@ -94,6 +103,8 @@ static enum lk_status open_loader(struct trainer *t)
                                   .delay_s = c->input_delay_s};
 
     LK_PASS(open_dataset(t));
+    LK_PASS(lk_trainer_open_shares(t));
+    lc.sampler = lk_trainer_sampler(t);
     /* A replayed job's input wait is the part that prefetching did not hide: do not hide it
      * again. */
     if (t->model->input_s > 0) {
@@ -105,8 +116,7 @@ static enum lk_status open_loader(struct trainer *t)
         lc.sampler.rank = 0;
     LK_PASS(lk_loader_create(t->device, &lc, &t->loader));
     t->schedule = c->optim;
-    lk_optim_set_epoch(&t->schedule,
-                       (double)lk_loader_batches_an_epoch(t->loader) / c->reducer.accumulation);
+    lk_optim_set_epoch(&t->schedule, lk_shares_steps_an_epoch(t->shares));
     return LK_OK;
 }
 
@@ -118,9 +128,7 @@ static enum lk_status open_verify(struct trainer *t, const struct lk_model_confi
                                   .model = t->model,
                                   .model_config = *model,
                                   .dataset = t->dataset,
-                                  .sampler = sampler(t),
-                                  .local_batch = c->local_batch,
-                                  .accumulation = c->reducer.accumulation,
+                                  .shares = lk_trainer_shares(t),
                                   .rounded = t->ranks > 1 && lk_hook_rounds(&c->hook),
                                   .wire = lk_hook_wire(&c->hook),
                                   .clip_norm = c->clip_norm,
@@ -144,6 +152,14 @@ static const char *graph_lacks(const struct trainer *t)
         return "a fault is planted";
     if (lk_averaging_is_on(&c->averaging))
         return "parameters are averaged, so that steps differ";
+    if (lk_scaler_is_on(&t->scaler))
+        return "the scale of the loss changes, and steps may be skipped";
+    if (c->reducer.staleness)
+        return "gradients are applied steps later, so that steps differ";
+    if (lk_sharding_traits(c->reducer.sharding)->states)
+        return "units of parameters take turns in buffers, so that steps differ";
+    if (c->hook.compression == LK_COMPRESSION_POWERSGD)
+        return "powersgd begins behind its first steps, so that steps differ";
     if (c->reducer.noise_every == 1)
         return "every step measures the gradients' norms";
     if (c->verify && c->verify_steps == 0)
@@ -183,20 +199,30 @@ static const char *early_lacks(const struct trainer *t)
         return "a fault is planted";
     if (c->clip_norm > 0)
         return "gradients are clipped by the norm of all of them";
+    if (lk_scaler_is_on(&t->scaler))
+        return "the loss is scaled, and a step that overflows is not applied";
+    if (c->reducer.staleness)
+        return "gradients are applied steps later";
     /* A device without memory of its own has no processors of its own. */
     return wish == LK_FUSE_AUTO && lk_device_uses_host_memory(t->device)
                ? "the device's streams share the host's processors"
                : NULL;
 }
 
-static enum lk_status open_clip(struct trainer *t)
+/* Return true if the update waits for a number of all gradients. pre: the model is open. */
+static bool needs_norm(const struct trainer *t)
+{
+    return t->config->clip_norm > 0 || lk_scaler_is_on(&t->scaler) || t->model->global_norm;
+}
+
+static enum lk_status open_squares(struct trainer *t)
 {
     size_t wide = lk_device_wide_bytes(t->device);
 
-    if (!(t->config->clip_norm > 0))
+    if (!needs_norm(t))
         return LK_OK;
-    LK_PASS(lk_device_alloc(t->device, wide, &t->clip));
-    return lk_device_alloc_host(t->device, wide, &t->clip_host);
+    LK_PASS(lk_device_alloc(t->device, wide, &t->squares));
+    return lk_device_alloc_host(t->device, wide, &t->squares_host);
 }
 
 static enum lk_status choose_early(struct trainer *t)
@@ -221,33 +247,17 @@ static enum lk_status choose_early(struct trainer *t)
 static enum lk_status choose_fusions(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
+    const struct lk_sharding_traits *sharding = lk_sharding_traits(c->reducer.sharding);
 
-    return lk_fuse_choose(t->model,
-                          &(struct lk_fuse_config){.fuse = c->fuse,
-                                                   .rank = t->rank,
-                                                   .ranks = t->ranks,
-                                                   .store = c->comm_config.store,
-                                                   .deterministic = c->device_config.deterministic,
-                                                   .timeout_ns = c->timeout_ns,
-                                                   .recorder = c->recorder});
-}
-
-static enum lk_status check(const struct lk_train_config *c)
-{
-    if (c->steps < 1 || c->warmup_steps < 0 || c->steps + c->warmup_steps > UINT32_MAX)
-        return lk_fail(LK_EUSAGE, "%lld steps after %lld of warm-up", (long long)c->steps,
-                       (long long)c->warmup_steps);
-    if (lk_sharding_traits(c->reducer.sharding)->sharers != LK_SHARERS_NONE &&
-        (c->hook.compression != LK_COMPRESSION_NONE || c->clip_norm > 0 ||
-         c->optim.kind == LK_OPTIM_LARS || c->optim.kind == LK_OPTIM_LAMB))
-        return lk_fail(LK_EUNSUPPORTED, "%s with a hook, clipping or an optimizer of whole tensors",
-                       lk_sharding_name(c->reducer.sharding));
-    if (!(c->clip_norm >= 0))
-        return lk_fail(LK_EUSAGE, "gradients clipped to a norm of %g", c->clip_norm);
-    if (c->local_batch < 1 || c->reducer.accumulation < 1)
-        return lk_fail(LK_EUSAGE, "local batch %d, accumulation %d", c->local_batch,
-                       c->reducer.accumulation);
-    return LK_OK;
+    return lk_fuse_choose(
+        t->model, &(struct lk_fuse_config){.fuse = c->fuse,
+                                           .rank = t->rank,
+                                           .ranks = t->ranks,
+                                           .store = c->comm_config.store,
+                                           .deterministic = c->device_config.deterministic,
+                                           .elsewhere = sharding->parameters || sharding->gradients,
+                                           .timeout_ns = c->timeout_ns,
+                                           .recorder = c->recorder});
 }
 
 /* Make the optimizer of what this rank owns, and say in the trace how much state it keeps. */
@@ -274,12 +284,14 @@ static enum lk_status make_results(struct trainer *t)
     return LK_OK;
 }
 
-/* Make what broadcasts of buffers need, where there are any. */
+/* Make what broadcasts of buffers need, where there are any. With late gradients there are none: a
+ * broadcast before forward would be the wait that lateness avoids. */
 static enum lk_status open_buffers(struct trainer *t)
 {
     size_t n = (size_t)t->config->reducer.accumulation;
 
-    if (!t->config->broadcast_buffers || t->ranks == 1 || !t->model->n_buffers)
+    if (!t->config->broadcast_buffers || t->ranks == 1 || !t->model->n_buffers ||
+        t->config->reducer.staleness)
         return LK_OK;
     LK_PASS(lk_alloc(&t->buffers_ready, n, sizeof(struct lk_event *)));
     for (size_t i = 0; i < n; i++)
@@ -296,7 +308,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     struct lk_early_config early;
     struct lk_hook_config hook;
 
-    LK_PASS(check(c));
+    LK_PASS(lk_trainer_check_config(c));
     mc.max_samples = c->local_batch;
     LK_PASS(lk_trainer_resume_read(t));
     LK_PASS(open_model(t, &mc));
@@ -323,6 +335,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     early = (struct lk_early_config){t->update, lk_trainer_update_bucket, t};
     rc.early = t->update ? &early : NULL;
     rc.order = lk_trainer_resume_order(t);
+    rc.first_step = (uint32_t)t->course.first_step;
     if (t->model->ops->join)
         LK_PASS(t->model->ops->join(t->model, t->comm, t->net));
     LK_PASS(open_buffers(t));
@@ -337,7 +350,7 @@ enum lk_status lk_trainer_open(struct trainer *t)
     LK_PASS(lk_trainer_resume_optim(t));
     LK_PASS(open_verify(t, &mc));
     LK_PASS(choose_graph(t));
-    LK_PASS(open_clip(t));
+    LK_PASS(open_squares(t));
     LK_PASS(lk_trainer_check_open(t));
     LK_PASS(lk_trainer_checkpoint_open(t));
     LK_PASS(lk_device_alloc_host(
@@ -356,6 +369,7 @@ void lk_trainer_close(struct trainer *t)
     lk_loader_destroy(t->loader);
     lk_verify_destroy(t->verify);
     lk_dataset_destroy(t->dataset);
+    lk_shares_destroy(t->shares);
     lk_averaging_destroy(t->averaging);
     lk_optim_destroy(t->optim);
     lk_exchange_destroy(t->exchange);
@@ -367,8 +381,8 @@ void lk_trainer_close(struct trainer *t)
     lk_model_destroy(t->model);
     if (t->device) {
         lk_device_free_host(t->device, t->micro_loss);
-        lk_device_free_host(t->device, t->clip_host);
-        lk_device_free(t->device, t->clip);
+        lk_device_free_host(t->device, t->squares_host);
+        lk_device_free(t->device, t->squares);
         lk_device_free_host(t->device, t->sum_host);
         lk_device_free_host(t->device, t->staging);
         lk_device_free(t->device, t->sum);
@@ -399,20 +413,22 @@ static struct lk_train_config of_one_sample(const struct lk_train_config *config
 
     c.recorder = NULL;
     c.model.max_samples = 1;
+    c.model.replicas = 0;
     c.model.blank = true;
     c.model.described = true;
     return c;
 }
 
-enum lk_status lk_train_check(const struct lk_train_config *config)
+enum lk_status lk_train_check(const struct lk_train_config *config, size_t *samples)
 {
     const struct lk_train_config c = of_one_sample(config);
     struct trainer t = {.config = &c};
     enum lk_status st = LK_OK;
 
-    LK_TRY(check(&c));
+    LK_TRY(lk_trainer_check_config(&c));
     LK_TRY(open_model(&t, &c.model));
     LK_TRY(open_dataset(&t));
+    *samples = lk_dataset_samples(t.dataset);
 out:
     lk_trainer_close(&t);
     return st;
@@ -487,12 +503,13 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
                            struct lk_run_info *info)
 {
     const struct lk_model *m = t->model;
+    char replicas[16];
 
     info->rank = c->comm_config.rank;
     info->world_size = c->comm_config.world_size;
     info->local_rank = c->device_config.local_rank;
     info->nodes = 1;
-    info->local_batch = c->local_batch;
+    LK_PASS(lk_trainer_describe_batches(c, info));
     info->accumulation = c->reducer.accumulation;
     info->no_sync = c->reducer.no_sync;
     info->overlap = c->reducer.overlap;
@@ -501,6 +518,7 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     info->scatter = c->reducer.scatter;
     if (lk_averaging_is_on(&c->averaging))
         info->period = c->averaging.period;
+    info->staleness = c->reducer.staleness;
     info->compression = c->hook.compression;
     if (info->compression == LK_COMPRESSION_POWERSGD)
         info->powersgd_rank = c->hook.powersgd_rank;
@@ -521,6 +539,12 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
         LK_PASS(describe_norms(m, info));
     if (*m->attention)
         LK_PASS(lk_run_info_config(info, ATTENTION_KEY, m->attention));
+    if (needs_norm(t))
+        LK_PASS(lk_run_info_config(info, LK_NORM_CONFIG_KEY, "yes"));
+    if (c->model.replicas > 1) {
+        snprintf(replicas, sizeof replicas, "%d", c->model.replicas);
+        LK_PASS(lk_run_info_config(info, LK_REPLICAS_CONFIG_KEY, replicas));
+    }
     LK_PASS(describe_update(t, info));
     LK_PASS(lk_device_describe(m->device, info));
     return fill_tensors(m, info);

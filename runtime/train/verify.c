@@ -37,8 +37,11 @@ struct lk_verify {
      * the sum of the norms of the ranks' shares. Else NULL. */
     double *before, *shares;
 
+    double scale; /* of the model's gradients, in the step that is checked */
     int ranks;
     bool joint;                   /* all ranks' samples are one micro-batch of the reference */
+    struct lk_shares *deal;       /* of the samples, to ranks and micro-batches */
+    int most;                     /* samples of the largest batch of a rank */
     struct lk_sampler **samplers; /* by rank */
     uint64_t epoch;               /* the samplers' epoch */
     void *inputs;                 /* buffers of one micro-batch of the reference */
@@ -75,14 +78,14 @@ static enum lk_status check_config(const struct lk_verify_config *c)
 /* Return the samples of a micro-batch of the reference. */
 static int reference_samples(const struct lk_verify *v)
 {
-    return v->joint ? v->ranks * v->config.local_batch : v->config.local_batch;
+    return v->joint ? (int)lk_shares_batch(v->deal) : v->most;
 }
 
 /* Return true if roundings, or weights moved by their margin, are likely to turn a relu. */
 static bool turns_kinks(const struct lk_verify *v)
 {
-    double kinks =
-        (double)v->config.model->kinks * v->ranks * v->config.accumulation * v->config.local_batch;
+    double kinks = (double)v->config.model->kinks * v->config.shares.accumulation *
+                   (double)lk_shares_batch(v->deal);
 
     return kinks * bound_margin * v->narrow > kinks_many;
 }
@@ -131,14 +134,24 @@ static size_t input_bytes(const struct lk_verify *v)
     return lk_sample_inputs(s) * lk_dtype_bytes(s->dtype);
 }
 
+static enum lk_status open_shares(struct lk_verify *v)
+{
+    struct lk_shares_config *c = &v->config.shares;
+
+    if (c->sampler.samples == 0)
+        c->sampler.samples = lk_dataset_samples(v->config.dataset);
+    c->sampler.ranks = v->ranks;
+    v->most = c->local_batch;
+    for (int r = 0; c->sampler.batches && r < v->ranks; r++)
+        v->most = (int)c->sampler.batches[r] > v->most ? (int)c->sampler.batches[r] : v->most;
+    return lk_shares_create(c, &v->deal);
+}
+
 static enum lk_status open_samplers(struct lk_verify *v)
 {
-    struct lk_sampler_config sc = v->config.sampler;
+    struct lk_sampler_config sc = v->config.shares.sampler;
     size_t samples = (size_t)reference_samples(v);
 
-    if (sc.samples == 0)
-        sc.samples = lk_dataset_samples(v->config.dataset);
-    sc.ranks = v->ranks;
     LK_PASS(lk_alloc(&v->samplers, (size_t)v->ranks, sizeof(struct lk_sampler *)));
     for (sc.rank = 0; sc.rank < v->ranks; sc.rank++)
         LK_PASS(lk_sampler_create(&sc, &v->samplers[sc.rank]));
@@ -164,11 +177,13 @@ enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk
                                         "ranks: what each rank's roundings do is not known"));
     v->real = lk_device_real_dtype(lk_stream_device(config->compute));
     v->narrow = lk_device_unit_roundoff(lk_stream_device(config->compute));
+    LK_TRY(open_shares(v));
     LK_TRY(open_reference(v));
     LK_TRY(open_samplers(v));
     v->n_words = VERDICT_WORDS + v->model->n_params;
     LK_TRY(lk_alloc(&v->words, (size_t)v->ranks * v->n_words, sizeof *v->words));
-    terms = (double)v->ranks * config->accumulation * config->local_batch * v->model->positions;
+    terms = (double)config->shares.accumulation * (double)lk_shares_batch(v->deal) *
+            v->model->positions;
     v->bound = bound_margin * unit_roundoff * (sqrt(terms) + (double)v->model->n_params);
     LK_HAND_OVER(out, v);
 out:
@@ -183,6 +198,7 @@ void lk_verify_destroy(struct lk_verify *v)
     for (int r = 0; v->samplers && r < v->ranks; r++)
         lk_sampler_destroy(v->samplers[r]);
     free(v->samplers);
+    lk_shares_destroy(v->deal);
     free(v->inputs);
     free(v->targets);
     lk_model_destroy(v->model);
@@ -232,28 +248,24 @@ enum lk_status lk_verify_step_begin(struct lk_verify *v)
 
 /* ---- The reference ---- */
 
-/* Read micro-batch n, counted from 0, of a rank's run, behind `before` samples of the buffers. As
- * the loaders do, walk epochs and drop an incomplete last batch (runtime/train/data.h). */
+/* Read micro-batch n, counted from 0, of a rank's run, behind `before` samples of the buffers. */
 static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, size_t before,
                                  struct lk_batch *out)
 {
-    size_t local = (size_t)v->config.local_batch;
+    const struct lk_share share = lk_shares_of(v->deal, rank, n);
     size_t n_targets = (size_t)v->model->sample.targets;
-    uint64_t an_epoch = lk_sampler_count(v->samplers[0]) / local;
 
-    if (an_epoch == 0)
-        return lk_fail(LK_EUSAGE, "an epoch has fewer samples a rank than one local batch");
-    if (n / an_epoch != v->epoch) {
-        v->epoch = n / an_epoch;
+    if (share.epoch != v->epoch) {
+        v->epoch = share.epoch;
         for (int r = 0; r < v->ranks; r++)
             lk_sampler_set_epoch(v->samplers[r], v->epoch);
     }
-    for (size_t i = 0; i < local; i++)
+    for (size_t i = 0; i < (size_t)share.samples; i++)
         LK_PASS(lk_dataset_read(v->config.dataset,
-                                lk_sampler_index(v->samplers[rank], n % an_epoch * local + i),
+                                lk_sampler_index(v->samplers[rank], share.first + i),
                                 (char *)v->inputs + (before + i) * input_bytes(v),
                                 v->targets + (before + i) * n_targets));
-    *out = (struct lk_batch){.samples = (int)(before + local),
+    *out = (struct lk_batch){.samples = (int)before + share.samples,
                              .shape = v->model->sample,
                              .inputs = v->inputs,
                              .targets = v->targets};
@@ -295,29 +307,51 @@ static void clip(struct lk_verify *v)
         v->shares[p] *= factor;
 }
 
-/* Compute the gradient of the mean loss over this step's global batch, into v->grads. */
+/* Run one micro-batch of the reference, whose mean gradient weighs that much; it has what ranks
+ * before it had, too, but for the first. */
+static enum lk_status run_micro_batch(struct lk_verify *v, const struct lk_batch *batch,
+                                      double weight, bool first)
+{
+    const double seed = weight / ((double)v->ranks * v->config.shares.accumulation);
+
+    if (!batch->samples)
+        return LK_OK;
+    LK_PASS(v->model->ops->forward(v->model, batch, seed));
+    return v->model->ops->backward(v->model, batch, seed, !first, NULL);
+}
+
+/* Run a micro-batch that has all ranks' samples. */
+static enum lk_status run_joint(struct lk_verify *v, uint64_t n, int m)
+{
+    struct lk_batch batch = {0};
+    double weight = 0;
+
+    for (int rank = 0; rank < v->ranks; rank++) {
+        LK_PASS(read_batch(v, rank, n + (uint64_t)m, (size_t)batch.samples, &batch));
+        weight += lk_shares_weight(v->deal, rank, n, m);
+    }
+    return run_micro_batch(v, &batch, weight, m == 0);
+}
+
+/* Compute the gradient of this step's global batch, each rank's micro-batch with its weight, into
+ * v->grads: rank by rank, or, where all ranks' samples are one micro-batch, one of these by the
+ * other. */
 static enum lk_status run_reference(struct lk_verify *v, uint32_t step)
 {
-    const uint64_t accumulation = (uint64_t)v->config.accumulation;
-    const double seed = 1.0 / ((double)(v->joint ? 1 : v->ranks) * v->config.accumulation);
-    const size_t local = (size_t)v->config.local_batch;
-    const uint64_t n = accumulation * (uint64_t)v->ranks, ranks = (uint64_t)v->ranks;
+    const uint64_t n = (uint64_t)step * (uint64_t)v->config.shares.accumulation;
+    const int each = lk_shares_micro_batches(v->deal, n);
     struct lk_batch batch;
+    bool first = true;
 
-    /* Rank by rank; where all ranks' samples are one micro-batch, one of these by the other. */
-    for (uint64_t i = 0; i < n; i++) {
-        int rank = (int)(v->joint ? i % ranks : i / accumulation);
-        uint64_t m = v->joint ? i / ranks : i % accumulation;
-
-        LK_PASS(read_batch(v, rank, step * accumulation + m, v->joint ? (size_t)rank * local : 0,
-                           &batch));
-        if (v->joint && rank + 1 < v->ranks)
-            continue;
-        LK_PASS(v->model->ops->forward(v->model, &batch, seed));
-        LK_PASS(v->model->ops->backward(v->model, &batch, seed, m > 0 || (!v->joint && rank > 0),
-                                        NULL));
-        if (m + 1 == accumulation)
-            add_shares(v, rank); /* the reference's stream runs each op when it is enqueued */
+    for (int m = 0; v->joint && m < each; m++)
+        LK_PASS(run_joint(v, n, m));
+    for (int rank = 0; rank < v->ranks; rank++) {
+        for (int m = 0; !v->joint && m < each; m++) {
+            LK_PASS(read_batch(v, rank, n + (uint64_t)m, 0, &batch));
+            LK_PASS(run_micro_batch(v, &batch, lk_shares_weight(v->deal, rank, n, m), first));
+            first &= !batch.samples;
+        }
+        add_shares(v, rank); /* the reference's stream runs each op when it is enqueued */
     }
     LK_PASS(lk_stream_sync(v->stream, lk_deadline_in(v->config.timeout_ns)));
     clip(v);
@@ -412,7 +446,9 @@ static enum lk_status compare(struct lk_verify *v, size_t p, double floor, doubl
 
     LK_PASS(fetch(v, own->grad, own->elems));
     for (size_t i = 0; i < own->elems; i++) {
-        difference += (staged(v, i) - reference[i]) * (staged(v, i) - reference[i]);
+        double off = staged(v, i) / v->scale - reference[i];
+
+        difference += off * off;
         change += (moved[i] - reference[i]) * (moved[i] - reference[i]);
         norm += reference[i] * reference[i];
     }
@@ -519,16 +555,19 @@ static enum lk_status judge_parameters(struct lk_verify *v, uint32_t step)
     return LK_OK;
 }
 
-enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step)
+enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step, double scale)
 {
     uint64_t *own = v->words + (size_t)lk_comm_rank(v->config.comm) * v->n_words;
     const struct lk_coll_call call = {
         .coll = LK_ALL_GATHER, .dtype = LK_I64, .buf = v->words, .count = v->n_words, .index = -1};
-    struct verdict verdict;
+    struct verdict verdict = {.failed = none};
 
-    LK_PASS(run_moved(v, step));
-    LK_PASS(run_reference(v, step));
-    LK_PASS(check_gradients(v, &verdict));
+    v->scale = scale;
+    if (scale > 0) {
+        LK_PASS(run_moved(v, step));
+        LK_PASS(run_reference(v, step));
+        LK_PASS(check_gradients(v, &verdict));
+    }
     memcpy(own, &verdict, sizeof verdict);
     LK_PASS(hash_parameters(v, own + VERDICT_WORDS));
     LK_PASS(lk_comm_run(v->config.comm, &call));

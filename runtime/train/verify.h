@@ -27,25 +27,29 @@
  * more, thousands of times the bound; with one rank, faults of the all-reduce change nothing.
  *
  * With narrower factors in products (lk_device_unit_roundoff: 2^-10 for tf32, which float32 is
- * truncated to on the device cuda; 2^-8 for bfloat16) sums are float32 still, but all their terms
- * were rounded. With u = 2^-8 the formula above would exceed 1 and allow anything. So the effect of
- * such roundings is measured on the model: a second reference has every weight multiplied by a
- * random factor between 1 - 16 u and 1 + 16 u, and the change of a tensor's gradient, in the
- * measure above, is added to float32's bound. (Backward error: Higham 2002, "Accuracy and Stability
- * of Numerical Algorithms", section 1.5.) In a model with relus a rounding sometimes turns one on
- * or off, which changes its row's share of a gradient at once, and no multiple of u bounds that:
- * there the factors range from 1 - 1/16 to 1 + 1/16 at least, so that some relus turn. A network of
- * images has so many relus that float32's roundings turn some, too: where that is likely, gradients
- * are compared with those of moved weights in float32 as well, with factors from 1 - 2^-12 to
- * 1 + 2^-12, which turn a few hundred times as many. Batch norms of few rows divide by deviations
- * that may be small, and amplify all roundings before them: with them weights are moved in float32
- * as well, by 128 u.
+ * truncated to on the device cuda; 2^-8 for bfloat16, 2^-11 for float16) sums are float32 still,
+ * but all their terms were rounded. With u = 2^-8 the formula above would exceed 1 and allow
+ * anything. So the effect of such roundings is measured on the model: a second reference has every
+ * weight multiplied by a random factor between 1 - 16 u and 1 + 16 u, and the change of a tensor's
+ * gradient, in the measure above, is added to float32's bound. (Backward error: Higham 2002,
+ * "Accuracy and Stability of Numerical Algorithms", section 1.5.) In a model with relus a rounding
+ * sometimes turns one on or off, which changes its row's share of a gradient at once, and no
+ * multiple of u bounds that: there the factors range from 1 - 1/16 to 1 + 1/16 at least, so that
+ * some relus turn. A network of images has so many relus that float32's roundings turn some, too:
+ * where that is likely, gradients are compared with those of moved weights in float32 as well, with
+ * factors from 1 - 2^-12 to 1 + 2^-12, which turn a few hundred times as many. Batch norms of few
+ * rows divide by deviations that may be small, and amplify all roundings before them: with them
+ * weights are moved in float32 as well, by 128 u.
  *
  * Where a communication hook rounds gradients to a type with unit roundoff w, every element is
  * rounded once on each of N ranks and once at each of N - 1 sums. So an element is off by at most
  * N w times the sum of the ranks' absolute values, and, in float16, by N 2^-25 where it is below
  * the normal numbers. The reference has each rank's share of a gradient; N w times the sum of their
  * norms is added to the bound, in the measure above.
+ *
+ * Gradients of 16 bits are compared as the optimizer takes them, without the loss's scale. What
+ * float16 loses below its normal numbers is in no bound: with a scale that is too small the check
+ * fails, as it should.
  *
  * Where gradients are clipped by their global norm, the reference's are, by its own norm.
  *
@@ -75,9 +79,8 @@ struct lk_verify_config {
     enum lk_status (*create)(struct lk_device *d, struct lk_stream *s,
                              const struct lk_model_config *config, struct lk_model **out);
     struct lk_dataset *dataset;
-    struct lk_sampler_config sampler; /* rank and, when 0, samples are filled in */
-    int local_batch, accumulation;
-    bool rounded; /* a hook rounds what is sent to the type `wire` */
+    struct lk_shares_config shares; /* the sampler's rank and, when 0, samples are filled in */
+    bool rounded;                   /* a hook rounds what is sent to the type `wire` */
     enum lk_dtype wire;
     double clip_norm; /* the model's gradients were clipped to this norm; 0: they were not */
     uint64_t timeout_ns;
@@ -92,11 +95,13 @@ void lk_verify_destroy(struct lk_verify *v); /* NULL is legal */
 /* Copy the parameters to the reference. pre: the streams are idle. */
 enum lk_status lk_verify_step_begin(struct lk_verify *v);
 /*
- * Check step number `step`, counted from 0, of this run's data. Collective: all ranks get the same
+ * Check step number `step`, counted from 0, of this run's data. The model's gradients are `scale`
+ * times those of the loss; 0: they overflowed, the step was skipped, and only parameters are
+ * compared. Collective: all ranks get the same
  * result. LK_EVERIFY names the check, the step, the parameter and the ranks. pre: the streams are
  * idle.
  */
-enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step);
+enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step, double scale);
 
 /* Return the largest gradient error seen on any rank, and its bound. */
 double lk_verify_max_error(const struct lk_verify *v);

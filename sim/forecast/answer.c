@@ -478,13 +478,13 @@ static enum lk_status note_schemes(const struct lk_pipeline *w)
         if (said[c->sharding] || item_of(w, i)->hidden || isnan(p->losses_s[LK_LOSS_WIRE]))
             continue;
         said[c->sharding] = true;
-        if (lk_sharding_traits(c->sharding)->pace == LK_PACE_FREE)
+        if (c->staleness)
             LK_PASS(lk_forecast_warn(w->out,
-                                     "%s: throughput without the barrier, each rank at its own "
-                                     "pace; gradients are %d updates old on average at %d GPUs, "
-                                     "and what that costs in convergence is not in the numbers",
-                                     lk_sharding_name(c->sharding), c->world_size - 1,
-                                     c->world_size));
+                                     "%s: gradients are applied %d step%s late, beside which they "
+                                     "are reduced; what that costs in convergence is not in the "
+                                     "numbers",
+                                     lk_sharding_name(c->sharding), c->staleness,
+                                     c->staleness == 1 ? "" : "s"));
         if (lk_config_meets_seldom(c))
             LK_PASS(lk_forecast_note(
                 w->out,

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum kind { COUNT, SIZE, RATE, LINK, TIME, RATIO, WORD, NAME, PLACE };
+enum kind { COUNT, SIZE, RATE, LINK, TIME, RATIO, WORD, NAME, PLACE, SPLIT };
 
 static const char *const option_names[LK_AXIS_COUNT] = {LK_AXIS_LIST(LK_WORD_NAME)};
 
@@ -58,6 +58,7 @@ static const struct {
     [LK_AXIS_REDUCE] = {CONFIG(reduce), &lk_reduction_words, NETWORK},
     [LK_AXIS_BUCKET_CAP] = {0, NULL, NETWORK},
     [LK_AXIS_FIRST_BUCKET] = {0, NULL, NETWORK},
+    [LK_AXIS_RANK_BATCHES] = {CONFIG(batches), NULL, RANKS},
     [LK_AXIS_GRAD_DTYPE] = {CONFIG(grad_dtype), &lk_grad_dtype_words, NETWORK},
     [LK_AXIS_COMPRESSION] = {CONFIG(compression), &lk_compression_words, NETWORK},
     [LK_AXIS_POWERSGD_RANK] = {CONFIG(powersgd_rank), NULL, NETWORK},
@@ -65,6 +66,7 @@ static const struct {
     [LK_AXIS_SHARDING] = {CONFIG(sharding), &lk_sharding_words, NETWORK},
     [LK_AXIS_SHARD_GROUP] = {CONFIG(shard_group), NULL, NETWORK},
     [LK_AXIS_PERIOD] = {CONFIG(averaging_period), NULL, NETWORK},
+    [LK_AXIS_STALENESS] = {CONFIG(staleness), NULL, NETWORK},
     [LK_AXIS_OVERLAP] = {CONFIG(overlap), &lk_overlap_mode_words, NETWORK},
     [LK_AXIS_NODE_BANDWIDTH] = {CHANGE(node_Bps), NULL, NETWORK},
     [LK_AXIS_NIC_BANDWIDTH] = {CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL, NETWORK},
@@ -139,6 +141,29 @@ static enum lk_status parse_size(enum lk_axis a, const char *text, int64_t *out)
     return LK_OK;
 }
 
+/* Read "equal", "balanced", or batches. */
+static enum lk_status parse_split(const char *text)
+{
+    struct lk_rank_batches b;
+
+    return strcmp(text, "equal") && strcmp(text, LK_AXIS_BALANCED) ? lk_rank_batches_parse(text, &b)
+                                                                   : LK_OK;
+}
+
+/* Set the batches of ranks; what is no list of them is kept for lk_scenarios_add. */
+static void apply_split(const char *text, struct lk_config *c)
+{
+    struct lk_rank_batches b;
+
+    memset(c->batches, 0, sizeof c->batches);
+    if (!strcmp(text, LK_AXIS_BALANCED))
+        snprintf(c->batches, sizeof c->batches, "%s", text);
+    else if (strcmp(text, "equal") != 0 && lk_rank_batches_parse(text, &b) == LK_OK) {
+        c->local_batch = b.most;
+        (void)lk_rank_batches_text(&b, c->batches); /* no longer than the text that was read */
+    }
+}
+
 static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_value *v)
 {
     switch (kinds[a]) {
@@ -154,6 +179,8 @@ static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_val
         return strcmp(text, "none")
                    ? lk_parse_factor_at(text, (int64_t)ranges[a].max, &v->count, &v->number.value)
                    : LK_OK;
+    case SPLIT:
+        return parse_split(text);
     default:
         return *text == 'x' ? parse_factor(text, &v->number)
                             : parse_number(a, text, &v->number.value);
@@ -178,7 +205,7 @@ out:
 bool lk_axis_value_equal(enum lk_axis a, const struct lk_axis_value *x,
                          const struct lk_axis_value *y)
 {
-    if (kinds[a] == NAME)
+    if (kinds[a] == NAME || kinds[a] == SPLIT)
         return !strcmp(x->text, y->text);
     return x->count == y->count && x->number.value == y->number.value &&
            x->number.is_factor == y->number.is_factor;
@@ -208,6 +235,9 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
         break;
     case NAME:
         s->change.gpu = v->gpu;
+        break;
+    case SPLIT:
+        apply_split(v->text, &s->config);
         break;
     case SIZE:
         if (a == LK_AXIS_FIRST_BUCKET)
@@ -302,6 +332,8 @@ void lk_axis_settle(const struct lk_config *current, const struct lk_cluster *cl
         c->shard_group = 0;
     if (!lk_axis_matters(LK_AXIS_PERIOD, c))
         c->averaging_period = 0;
+    if (!lk_axis_matters(LK_AXIS_STALENESS, c))
+        c->staleness = 0;
     if (!lk_axis_matters(LK_AXIS_REDUCE, c))
         c->reduce = current->reduce;
     if (c->reduce == LK_REDUCTION_SCATTER &&
@@ -321,6 +353,7 @@ const char *lk_axis_partner(enum lk_axis a)
         [LK_AXIS_POWERSGD_RANK] = "--compression=powersgd",
         [LK_AXIS_SHARD_GROUP] = "--sharding=hsdp, local-sgd or diloco",
         [LK_AXIS_PERIOD] = "--sharding=local-sgd or diloco",
+        [LK_AXIS_STALENESS] = "--sharding=async",
     };
 
     return partners[a];
@@ -337,6 +370,8 @@ bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)
         return t->pace == LK_PACE_PERIOD || t->sharers == LK_SHARERS_GROUP;
     case LK_AXIS_PERIOD:
         return t->pace == LK_PACE_PERIOD;
+    case LK_AXIS_STALENESS:
+        return t->pace == LK_PACE_BOUNDED;
     case LK_AXIS_REDUCE:
         return c->accumulation > 1;
     default:

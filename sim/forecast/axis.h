@@ -29,6 +29,7 @@
 #define LK_AXIS_WORD_WORD    "WORD,..."
 #define LK_AXIS_WORD_NAME    "NAME,..."
 #define LK_AXIS_WORD_PLACE   "N:X,..."
+#define LK_AXIS_WORD_SPLIT   "NxN+N,..."
 #define LK_AXIS_RANGED_COUNT 1
 #define LK_AXIS_RANGED_SIZE  1
 #define LK_AXIS_RANGED_RATE  1
@@ -38,6 +39,7 @@
 #define LK_AXIS_RANGED_WORD  0
 #define LK_AXIS_RANGED_NAME  0
 #define LK_AXIS_RANGED_PLACE 0
+#define LK_AXIS_RANGED_SPLIT 0
 #define LK_AXIS_DIM_COUNT    LK_DIM_NONE
 #define LK_AXIS_DIM_SIZE     LK_DIM_BYTES
 #define LK_AXIS_DIM_RATE     LK_DIM_RATE
@@ -47,6 +49,7 @@
 #define LK_AXIS_DIM_WORD     LK_DIM_NONE
 #define LK_AXIS_DIM_NAME     LK_DIM_NONE
 #define LK_AXIS_DIM_PLACE    LK_DIM_NONE
+#define LK_AXIS_DIM_SPLIT    LK_DIM_NONE
 
 /* X(axis, option, column, kind, min, max, help): the axes in the order in which they are applied.
  * Those of the first list are how plain DDP is run: all that `predict` varies. */
@@ -63,7 +66,10 @@
     X(LK_AXIS_BUCKET_CAP, "bucket-cap", "bucket_cap", SIZE, 1, 1e12,                               \
       "bucket caps, e.g. 25MiB; FSDP: size of a unit")                                             \
     X(LK_AXIS_FIRST_BUCKET, "first-bucket", "first_bucket", SIZE, 1, 1e12,                         \
-      "limits of the first bucket, e.g. 1MiB")
+      "limits of the first bucket, e.g. 1MiB")                                                     \
+    X(LK_AXIS_RANK_BATCHES, "rank-batches", "rank_batches", SPLIT, 0, 0,                           \
+      "equal; local batches of ranks that differ, 2x8+4 for 8, 8 and 4; or balanced: as many "     \
+      "samples as equal ones, so that known slow ranks compute as long as the others")
 /* How ranks share the model: what `plan` varies, too. */
 #define LK_AXIS_SHARDING_LIST(X)                                                                   \
     X(LK_AXIS_SHARDING, "sharding", "sharding", WORD, 0, 0, LK_SHARDING_NAMES)                     \
@@ -82,6 +88,8 @@
     LK_AXIS_SHARDING_LIST(X)                                                                       \
     X(LK_AXIS_PERIOD, "period", "period", COUNT, 1, 1e9,                                           \
       "local-sgd, diloco: steps from averaging to averaging")                                      \
+    X(LK_AXIS_STALENESS, "staleness", "staleness", COUNT, 1, LK_STALENESS_MAX,                     \
+      "async: steps by which gradients are applied late; default: the job's, or 1")                \
     X(LK_AXIS_OVERLAP, "overlap", "overlap", WORD, 0, 0,                                           \
       "full, partial, none: of collectives with compute; default: the job's")                      \
     X(LK_AXIS_NODE_BANDWIDTH, "node-bandwidth", "node_bandwidth", LINK, 1, 1e15,                   \
@@ -116,11 +124,14 @@
 
 enum lk_axis { LK_AXIS_LIST(LK_WORD_VALUE) LK_AXIS_COUNT };
 
+/* The batches of a scenario that are to be balanced, which lk_scenarios_add does. */
+#define LK_AXIS_BALANCED "balanced"
+
 struct lk_axis_value {
     int64_t count;           /* COUNT, SIZE, WORD; PLACE: the rank or node */
     struct lk_scaled number; /* RATE, LINK, TIME, RATIO; PLACE: how many times as long it takes */
-    const struct lk_cluster *gpu; /* NAME: whose; NULL: own. Set by the caller */
-    char text[32];                /* as the user wrote it */
+    const struct lk_cluster *gpu;    /* NAME: whose; NULL: own. Set by the caller */
+    char text[LK_RANK_BATCHES_TEXT]; /* as the user wrote it */
 };
 
 /* One way to run a job on a machine. */

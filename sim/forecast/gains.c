@@ -187,7 +187,8 @@ bool lk_learns_alike(const struct lk_pipeline *w, size_t point)
                            *current = &w->all.v[w->points[point].current].config;
     bool as_now = c->compression == current->compression &&
                   c->powersgd_rank == current->powersgd_rank && c->sharding == current->sharding &&
-                  c->averaging_period == current->averaging_period;
+                  c->averaging_period == current->averaging_period &&
+                  c->staleness == current->staleness;
     bool exact = c->compression == LK_COMPRESSION_NONE && lk_config_is_synchronous(c);
 
     return c->grad_dtype == LK_GRAD_OWN && (exact || as_now) && lk_may_be_best(w, point) &&
@@ -229,6 +230,7 @@ static bool goes_first(const struct lk_pipeline *w, size_t a, size_t b)
         {x->powersgd_rank, y->powersgd_rank},
         {x->shard_group, y->shard_group},
         {x->averaging_period, y->averaging_period},
+        {x->staleness, y->staleness},
         {(double)x->grad_dtype, (double)y->grad_dtype},
         {(double)x->reduce, (double)y->reduce},
         {(double)x->overlap, (double)y->overlap}};

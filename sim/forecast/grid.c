@@ -36,6 +36,10 @@ bool lk_pipeline_worded(const struct lk_pipeline *w, enum lk_axis a)
 const char *lk_pipeline_word(const struct lk_pipeline *w, const struct lk_grid_point *p,
                              enum lk_axis a)
 {
+    const char *batches = w->all.v[p->item].config.batches;
+
+    if (a == LK_AXIS_RANK_BATCHES)
+        return *batches ? batches : "equal";
     return p->is_current ? "current" : w->request->axes[a].v[p->index[a]].text;
 }
 
@@ -119,6 +123,7 @@ static void apply_companions(const struct lk_pipeline *w, int of, struct lk_scen
         {LK_AXIS_COMPRESSION, LK_AXIS_POWERSGD_RANK},
         {LK_AXIS_SHARDING, LK_AXIS_SHARD_GROUP},
         {LK_AXIS_SHARDING, LK_AXIS_PERIOD},
+        {LK_AXIS_SHARDING, LK_AXIS_STALENESS},
         {LK_AXIS_OVERSUBSCRIPTION, LK_AXIS_NODES_PER_SWITCH},
     };
 

@@ -454,8 +454,8 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct lk_grid_po
     s.nodes = shape->step.nodes;
     s.rank_slowness = shape->step.rank_slowness;
     s.node_slowness = shape->step.node_slowness;
-    s.forward_s = of_batch->step.forward_s * shape->async_slowdown;
-    s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
+    s.forward_s = of_batch->step.forward_s;
+    s.backward_s = of_batch->step.backward_s;
     s.optimizer_s = of_batch->step.optimizer_s / lk_config_sharers(&p->config);
     if (lk_bucket_count(shape->volume.steps, s.n_colls) < shape->own_buckets)
         least.s = MOST * m->basis->bucket.s;

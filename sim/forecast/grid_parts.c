@@ -17,7 +17,8 @@ static struct lk_config shape_key(const struct lk_grid_parts *g, const struct lk
 {
     struct lk_config key = *c;
 
-    key.local_batch = lk_config_current(g->inputs.job).local_batch;
+    if (!*c->batches)
+        key.local_batch = lk_config_current(g->inputs.job).local_batch;
     key.accumulation = c->accumulation > 1 ? 2 : 1;
     return key;
 }
@@ -261,10 +262,8 @@ static void set_step(struct lk_grid_point *point, const struct lk_config *c)
     point->step = point->shape->model.step;
     point->step.ranks = point->step.nodes = 1;
     point->step.accumulation = c->accumulation;
-    point->step.forward_s =
-        of_batch->forward_s * point->slowest * point->shape->model.async_slowdown;
-    point->step.backward_s =
-        of_batch->backward_s * point->slowest * point->shape->model.async_slowdown;
+    point->step.forward_s = of_batch->forward_s * point->slowest;
+    point->step.backward_s = of_batch->backward_s * point->slowest;
     point->step.optimizer_s = of_batch->optimizer_s / lk_config_sharers(c);
     point->step.gap_s = of_batch->gap_s;
     point->step.input_s = of_batch->input_s;

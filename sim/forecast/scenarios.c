@@ -3,9 +3,11 @@
 
 #include "base/array.h"
 #include "sim/forecast/site.h"
+#include "sim/step/balance.h"
 #include "sim/step/config.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bool lk_refuses(enum lk_status st)
 {
@@ -27,7 +29,8 @@ static uint64_t hash_of(const struct lk_item *i)
                               (uint64_t)c->overlap << 8 | (uint64_t)c->sharding,
                               (uint64_t)c->powersgd_rank,
                               (uint64_t)c->shard_group,
-                              (uint64_t)c->averaging_period};
+                              (uint64_t)c->averaging_period,
+                              (uint64_t)c->staleness};
     uint64_t h = 14695981039346656037u; /* FNV-1a, by words */
 
     for (size_t k = 0; k < LK_COUNT(parts); k++)
@@ -81,6 +84,27 @@ static enum lk_status machine_of(struct lk_scenarios *w, const struct lk_change 
     return LK_OK;
 }
 
+/* Balances the batches where that is asked for, and checks those that were given. */
+static enum lk_status settle_batches(const struct lk_scenarios *w, const struct lk_change *change,
+                                     struct lk_config *c)
+{
+    const struct lk_slowed *slowed = &change->slow_rank;
+    struct lk_known_stragglers slow = {0};
+    enum lk_status st = LK_OK;
+
+    if (strcmp(c->batches, LK_AXIS_BALANCED) != 0)
+        return lk_rank_batches_check(c->batches, c->world_size, c->local_batch);
+    memset(c->batches, 0, sizeof c->batches);
+    if (!w->source->job)
+        return lk_fail(LK_EUSAGE, "balanced batches need a job's compute times");
+    LK_TRY(lk_known_stragglers_init(&slow, w->source->job, w->source->cluster));
+    LK_TRY(
+        lk_balance(w->source->job, &slow, slowed->factor > 0 ? slowed->at : -1, slowed->factor, c));
+out:
+    lk_known_stragglers_fini(&slow);
+    return st;
+}
+
 /* Sets what follows from the axes' values: nodes and accumulation. pre: the ranks are set. */
 static enum lk_status settle(const struct lk_scenarios *w, const struct lk_change *change,
                              bool has_nodes, struct lk_config *c)
@@ -93,7 +117,11 @@ static enum lk_status settle(const struct lk_scenarios *w, const struct lk_chang
         c->powersgd_rank = 1; /* PyTorch's default */
     if (!has_nodes || change->gpus_per_node)
         LK_PASS(lk_config_nodes(&cluster, c));
-    return lk_config_split_global(w->global_batch, c);
+    if (*c->batches && w->global_batch > 0)
+        return lk_fail(LK_EUSAGE, "local batches of ranks that differ have a global batch, which "
+                                  "--global-batch cannot change");
+    LK_PASS(lk_config_split_global(w->global_batch, c));
+    return settle_batches(w, change, c);
 }
 
 enum lk_status lk_scenarios_add(struct lk_scenarios *w, const struct lk_scenario *s, bool has_nodes,

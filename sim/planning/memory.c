@@ -142,7 +142,7 @@ static void set_states(const struct lk_job *j, const struct lk_config *c, struct
         lk_economics_known(t.gradients / (s->gradients && !lk_config_keeps_gradients(c) ? n : 1));
     m->rows[LK_MEMORY_BUCKETS] = lk_economics_known(
         (reduced && !s->units && !view && lk_config_replicas(c) > 1 ? t.gradients : 0) +
-        (feedback ? t.gradients : 0));
+        (feedback ? t.gradients : 0) + c->staleness * t.gradients);
     m->rows[LK_MEMORY_MASTER] = lk_economics_known(t.master * keep);
     m->rows[LK_MEMORY_STATES] =
         (struct lk_estimate){t.values * (states_of[j->optimizer].value * keep + copies),

@@ -231,3 +231,35 @@ out:
     free(c.y);
     return st;
 }
+
+enum lk_status lk_batch_compute(const struct lk_job *j, int b, double *out)
+{
+    struct lk_batch_point p;
+
+    LK_PASS(lk_batch_curve_at(j, b, &p));
+    *out = p.forward_s + p.backward_s;
+    return LK_OK;
+}
+
+enum lk_status lk_batch_work(const struct lk_job *j, const struct lk_config *c, double *work)
+{
+    struct lk_rank_batches b;
+    double whole, own;
+    int rank = 0;
+
+    for (int r = 0; r < c->world_size; r++)
+        work[r] = 1;
+    if (!*c->batches)
+        return LK_OK;
+    LK_PASS(lk_rank_batches_parse(c->batches, &b));
+    if (b.ranks != c->world_size)
+        return lk_fail(LK_EUSAGE, "local batches %s are of %d GPUs, not of %d", c->batches, b.ranks,
+                       c->world_size);
+    LK_PASS(lk_batch_compute(j, c->local_batch, &whole));
+    for (int i = 0; i < b.n; i++) {
+        LK_PASS(lk_batch_compute(j, b.of[i].batch, &own));
+        for (int k = 0; k < b.of[i].ranks; k++)
+            work[rank++] = whole > 0 ? own / whole : 1;
+    }
+    return LK_OK;
+}

@@ -30,4 +30,11 @@ struct lk_batch_point {
 enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
                                  struct lk_batch_point *out);
 
+/* Return the compute, s, of a micro-batch of b samples. LK_EEVIDENCE as above. */
+enum lk_status lk_batch_compute(const struct lk_job *j, int b, double *out);
+/* Set work[r], of world_size ranks, to the compute of a rank's micro-batch over that of the local
+ * batch, which is the largest, if all ranks were alike: by the curve. All 1 if batches do not
+ * differ. */
+enum lk_status lk_batch_work(const struct lk_job *j, const struct lk_config *c, double *work);
+
 #endif

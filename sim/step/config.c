@@ -34,6 +34,7 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .sharding = j->sharding,
                               .shard_group = j->shard_group,
                               .averaging_period = j->averaging_period,
+                              .staleness = j->staleness,
                               .compression = j->compression,
                               .powersgd_rank = j->powersgd_rank,
                               .first_bytes = j->first_bytes,
@@ -181,6 +182,46 @@ static enum lk_status set_known(struct lk_config_model *m, const struct lk_known
     return LK_OK;
 }
 
+/* Set the slowness of ranks with batches of their own: what is known of them, times their work. */
+static enum lk_status set_batches(struct lk_config_model *m, const struct lk_job *j,
+                                  const struct lk_config *c)
+{
+    struct lk_step_model *s = &m->step;
+    int per_node = (s->ranks + s->nodes - 1) / s->nodes;
+    size_t ranks = (size_t)s->ranks, nodes = (size_t)s->nodes;
+    double *work = NULL;
+    enum lk_status st = LK_OK;
+
+    if (!*c->batches)
+        return LK_OK;
+    if (lk_config_replica_gpus(c) > 1)
+        return lk_fail(LK_EUSAGE, "local batches %s are of GPUs, not of replicas of several",
+                       c->batches);
+    LK_TRY(lk_alloc(&work, ranks, sizeof *work));
+    LK_TRY(lk_batch_work(j, c, work));
+    if (!m->known) {
+        LK_TRY(lk_alloc(&m->known, ranks + 2 * nodes, sizeof *m->known));
+        for (size_t i = 0; i < ranks + nodes; i++)
+            m->known[i] = NAN;
+        s->rank_slowness = m->known;
+        s->node_slowness = m->known + ranks;
+        s->node_link = m->known + ranks + nodes;
+        for (size_t i = 0; i < nodes; i++)
+            m->known[ranks + nodes + i] = NAN;
+    }
+    for (size_t i = 0; i < ranks; i++) {
+        double own = m->known[i];
+
+        if (isnan(own))
+            own = s->node_slowness[(int)i / per_node];
+        m->known[i] = work[i] * (1 + (isnan(own) ? 0 : own)) - 1;
+    }
+    s->ranks_vary = true;
+out:
+    free(work);
+    return st;
+}
+
 /*
  * Set input waits from input_s, the wait in a step of the runs. Without prefetch it is the time of
  * loading. With it, a long wait means that the loader limits the step, whose time is then the
@@ -319,36 +360,16 @@ out:
     return st;
 }
 
-/* Take ranks that wait for no other at the mean of their rates. */
-static void run_unsynchronised(struct lk_config_model *m)
-{
-    struct lk_step_model *s = &m->step;
-    int per_node = (s->ranks + s->nodes - 1) / s->nodes;
-    double rates = 0;
-
-    for (int i = 0; s->rank_slowness && i < s->ranks; i++) {
-        double own = s->rank_slowness[i], node = s->node_slowness[i / per_node];
-
-        rates += 1 / (1 + (isnan(own) ? isnan(node) ? 0 : node : own));
-    }
-    if (rates > 0)
-        m->async_slowdown = s->ranks / rates;
-    s->forward_s *= m->async_slowdown;
-    s->backward_s *= m->async_slowdown;
-    s->rank_slowness = s->node_slowness = NULL;
-    s->law = (struct lk_straggler_law){0};
-}
-
 /* Adapt the law to ranks that do not synchronise every step. */
 static void synchronise_seldom(struct lk_config_model *m, const struct lk_job *j,
                                const struct lk_config *c)
 {
     struct lk_straggler_law *law = &m->step.law;
 
-    if (lk_sharding_traits(c->sharding)->pace == LK_PACE_FREE)
-        run_unsynchronised(m);
-    else if (lk_config_meets_seldom(c) && !j->n_sync_bn)
+    if (lk_config_meets_seldom(c) && !j->n_sync_bn)
         law->transient_sd /= sqrt(c->averaging_period);
+    else
+        law->transient_sd /= sqrt(1 + c->staleness);
 }
 
 /* Grade another scheme than plain DDP as extrapolated, since runs are of plain DDP. */
@@ -412,7 +433,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     const struct lk_overlap overlap = lk_overlap_of(c);
     double micro_measured = j->accumulation > 0 ? j->accumulation : 1;
 
-    *m = (struct lk_config_model){.bytes_extrapolation = 1, .async_slowdown = 1};
+    *m = (struct lk_config_model){.bytes_extrapolation = 1};
     LK_TRY(lk_batch_curve_at(j, config->local_batch, &p));
     fill_stages(j, config, &p);
     m->step = (struct lk_step_model){
@@ -435,6 +456,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     slow = slow ? slow : &fitted;
     set_law(m, c, slow, p.transient);
     LK_TRY(set_known(m, slow, config));
+    LK_TRY(set_batches(m, j, config));
     m->overlap_assumed = overlap.assumed;
     m->start_s = overlap.start_s;
     m->kappa_unknown =

@@ -48,9 +48,10 @@ struct lk_config lk_config_current(const struct lk_job *j);
  *
  * Averaging every `period` steps takes its share of each step and does not overlap, as in
  * PyTorch's PeriodicModelAverager; ranks that synchronise every H steps have transients of
- * 1/sqrt(H). Ranks that share the optimizer's states share its work. Asynchronous ranks do not
- * wait for the slowest. A hook's casts take their bytes over the device's memory rate, or no time
- * if that is unknown.
+ * 1/sqrt(H). Ranks that wait for gradients of S steps ago have transients of 1/sqrt(1 + S): what
+ * they wait for is a mean over so many steps; a rank that is always slower delays all (Ho et al.
+ * 2013). Ranks that share the optimizer's states share its work. A hook's casts take their bytes
+ * over the device's memory rate, or no time if that is unknown.
  */
 struct lk_config_model {
     struct lk_step_model step;
@@ -60,9 +61,7 @@ struct lk_config_model {
     uint64_t *bytes;            /* in this order, as the network sees them */
     int own_buckets; /* of the job, whose cost is in its compute (sim/step/bucket_cost.h) */
     double *known; /* the step's rank_slowness, node_slowness and node_link; NULL: none is known */
-    double
-        async_slowdown; /* ASYNC: mean slowdown of compute by known stragglers, already in step */
-    double hook_share;  /* of the collectives' cost, what hooks compute */
+    double hook_share; /* of the collectives' cost, what hooks compute */
     enum lk_algo algo;
     double memory_Bps; /* of the device; NaN: not known */
     double start_s;    /* that each collective takes longer than alone (sim/step/overlap.h) */

@@ -213,13 +213,17 @@ static void next_collective(struct engine *e)
 /* Return the work at which a rank blocks until the next collective ends; UINT64_MAX: nowhere. */
 static uint64_t block_ns(const struct engine *e, const struct rank *r)
 {
+    const struct lk_step_list *l = list_of(e, e->next_micro_batch);
     double block;
 
     if (e->next_micro_batch > r->micro_batch)
         return UINT64_MAX;
-    block = list_of(e, e->next_micro_batch)->block[e->next];
-    if (e->next_micro_batch < r->micro_batch)
+    block = l->block[e->next];
+    if (e->next_micro_batch < r->micro_batch) {
         block = fmin(block - LK_STEP_END, list_of(e, r->micro_batch)->block[0]);
+        if (lk_step_plan_last(&e->plan, r->micro_batch))
+            block = fmin(block, l->late[e->next] - LK_STEP_END);
+    }
     return lk_step_position_ns(&r->compute, block);
 }
 
@@ -399,12 +403,16 @@ static enum lk_status pass_marks(struct engine *e, int rank, uint64_t now_ns)
     return LK_OK;
 }
 
-/* Handle a rank whose compute reached passed_ns: it passes everything there, or blocks. */
+/*
+ * Handle a rank whose compute reached passed_ns: it passes everything there, or blocks. Where it
+ * blocks for a collective of a micro-batch before, the same one of this micro-batch is not ready.
+ */
 static enum lk_status settle(struct engine *e, int rank, uint64_t now_ns)
 {
     struct rank *r = &e->ranks[rank];
 
-    LK_PASS(pass_marks(e, rank, now_ns));
+    if (e->next_micro_batch >= r->micro_batch || block_ns(e, r) > r->passed_ns)
+        LK_PASS(pass_marks(e, rank, now_ns));
     if (r->passed_ns == r->end_ns[r->segment] && r->segment_start_ns != UINT64_MAX) {
         record_segment(e, r, now_ns);
         r->segment_start_ns = UINT64_MAX;

@@ -9,6 +9,7 @@
 #include "base/stats.h"
 #include "facts/straggler.h"
 #include "sim/prior.h"
+#include "sim/step/batch_curve.h"
 #include "sim/step/measured_runs.h"
 
 #include <math.h>
@@ -62,12 +63,14 @@ static bool in_file(const struct lk_known_stragglers *s, int rank)
     return false;
 }
 
-static void look(const struct lk_job_run *r, const struct lk_normal_ranks *p, struct seen *seen)
+/* compute_s: of each rank. */
+static void look(const struct lk_job_run *r, const double *compute_s,
+                 const struct lk_normal_ranks *p, struct seen *seen)
 {
     for (int k = 0; k < r->config.world_size; k++) {
         seen[k].runs++;
-        if (r->rank_compute_s[k] > p->slowest)
-            seen[k].factors[seen[k].slow_runs++] = r->rank_compute_s[k] / p->mean;
+        if (compute_s[k] > p->slowest)
+            seen[k].factors[seen[k].slow_runs++] = compute_s[k] / p->mean;
     }
 }
 
@@ -79,13 +82,14 @@ struct spread {
 };
 
 /* Add the spread of the nodes' means, without the part that the ranks' own effects explain. */
-static void add_nodes(struct spread *s, const struct lk_job_run *r, const struct lk_normal_ranks *p)
+static void add_nodes(struct spread *s, const struct lk_job_run *r, const double *compute_s,
+                      const struct lk_normal_ranks *p)
 {
     int per_node = r->config.world_size / r->config.nodes, nodes = 0;
     double sum = 0, sum_sq = 0, within_ss = 0, within_freedom = 0, shares = 0;
 
     for (int i = 0; i < r->config.nodes; i++) {
-        const double *v = &r->rank_compute_s[i * per_node];
+        const double *v = &compute_s[i * per_node];
         double mean = 0, n = 0;
 
         for (int k = 0; k < per_node; k++) {
@@ -112,7 +116,7 @@ static void add_nodes(struct spread *s, const struct lk_job_run *r, const struct
     }
 }
 
-static void add_spread(struct spread *s, const struct lk_job_run *r,
+static void add_spread(struct spread *s, const struct lk_job_run *r, const double *compute_s,
                        const struct lk_normal_ranks *p)
 {
     s->all_ss += p->sum_sq;
@@ -122,7 +126,7 @@ static void add_spread(struct spread *s, const struct lk_job_run *r,
         s->within_freedom += (double)p->n - 1;
     } else if (r->config.world_size % r->config.nodes == 0 &&
                r->config.world_size > r->config.nodes) {
-        add_nodes(s, r, p);
+        add_nodes(s, r, compute_s, p);
     }
 }
 
@@ -159,17 +163,27 @@ static enum lk_status add_found(struct lk_known_stragglers *s, int rank, struct 
     return LK_OK;
 }
 
+/* Set the compute of each rank as with equal batches. */
+static enum lk_status level(const struct lk_job *j, const struct lk_job_run *r, double *compute_s)
+{
+    LK_PASS(lk_batch_work(j, &r->config, compute_s));
+    for (int k = 0; k < r->config.world_size; k++)
+        compute_s[k] = r->rank_compute_s[k] / compute_s[k];
+    return LK_OK;
+}
+
 static enum lk_status find(struct lk_known_stragglers *s, int ranks)
 {
     enum lk_status st = LK_OK;
     const struct lk_job *j = s->job;
     struct seen *seen = NULL;
     struct spread spread = {0};
-    double *factors = NULL, *sorted = NULL;
+    double *factors = NULL, *sorted = NULL, *compute_s;
 
     LK_TRY(lk_alloc(&seen, (size_t)ranks, sizeof *seen));
     LK_TRY(lk_alloc(&factors, (size_t)ranks * j->n_runs, sizeof *factors));
-    LK_TRY(lk_alloc(&sorted, (size_t)ranks, sizeof *sorted));
+    LK_TRY(lk_alloc(&sorted, 2 * (size_t)ranks, sizeof *sorted));
+    compute_s = sorted + ranks;
     for (int k = 0; k < ranks; k++)
         seen[k].factors = factors + (size_t)k * j->n_runs;
     for (size_t i = 0; i < j->n_runs; i++) {
@@ -177,13 +191,13 @@ static enum lk_status find(struct lk_known_stragglers *s, int ranks)
 
         if (!has_ranks(&j->runs[i]))
             continue;
-        memcpy(sorted, j->runs[i].rank_compute_s,
-               (size_t)j->runs[i].config.world_size * sizeof *sorted);
+        LK_TRY(level(j, &j->runs[i], compute_s));
+        memcpy(sorted, compute_s, (size_t)j->runs[i].config.world_size * sizeof *sorted);
         p = lk_straggler_normal_ranks(sorted, (size_t)j->runs[i].config.world_size,
                                       lk_prior_value(LK_PRIOR_RANK_SD), mean_sd(j, &j->runs[i]));
         if (lk_run_counts(s->cluster, j, &j->runs[i]))
-            look(&j->runs[i], &p, seen);
-        add_spread(&spread, &j->runs[i], &p);
+            look(&j->runs[i], compute_s, &p, seen);
+        add_spread(&spread, &j->runs[i], compute_s, &p);
     }
     set_spread(s, &spread);
     for (int k = 0; k < ranks; k++)
@@ -262,8 +276,9 @@ double lk_known_stragglers_reference(const struct lk_known_stragglers *s, int lo
         return 1;
     for (size_t i = 0; i < s->job->n_runs; i++) {
         const struct lk_job_run *r = &s->job->runs[i];
-        bool same = r->config.local_batch == local_batch;
-        bool first_same = first && first->config.local_batch == local_batch;
+        bool same = r->config.local_batch == local_batch && !*r->config.batches;
+        bool first_same =
+            first && first->config.local_batch == local_batch && !*first->config.batches;
 
         if (lk_run_counts(s->cluster, s->job, r) &&
             (!first || same > first_same ||

@@ -5,6 +5,7 @@
 #include "sim/prior.h"
 
 #include <math.h>
+#include <string.h>
 
 /*
  * The sd of few observations may be drawn arbitrarily large; the quantiles that are used lie
@@ -31,8 +32,9 @@ bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b)
                         (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
 
     return a->world_size == b->world_size && a->nodes == b->nodes &&
-           a->local_batch == b->local_batch && a->accumulation == b->accumulation && same_sync &&
-           same_buckets && lk_config_same_scheme(a, b);
+           a->local_batch == b->local_batch && !strcmp(a->batches, b->batches) &&
+           a->accumulation == b->accumulation && same_sync && same_buckets &&
+           lk_config_same_scheme(a, b);
 }
 
 /* Return how unlike a configuration a run is; ranks weigh most, then the batch, then the rest. */
@@ -44,7 +46,7 @@ static double distance(const struct lk_config *run, const struct lk_config *at)
            100 * fabs(log2((double)at->world_size / run->world_size)) +
            10 * fabs(log2((double)at->local_batch / run->local_batch)) +
            fabs(log2((double)at->accumulation / run->accumulation)) + (run->reduce != at->reduce) +
-           (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
+           (strcmp(run->batches, at->batches) != 0) + (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
 }
 
 /* Return run i if it counts and has this configuration, else NULL. */

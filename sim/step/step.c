@@ -39,10 +39,10 @@ static enum lk_status check_colls(const struct lk_step_model *m)
         LK_PASS(check_range("a collective's need position", c->need, LK_STEP_END + 2));
         LK_PASS(check_range("a collective's cost", c->cost_s, LK_STEP_DURATION_MAX));
         latest = fmax(latest, c->ready);
-        if (c->need < latest || c->need >= c->ready + LK_STEP_END)
+        if (c->need < latest || c->need > c->ready + LK_STEP_END)
             return lk_fail(LK_EUSAGE,
                            "step model: collective %zu is ready at %g and needed at %g, expected "
-                           "%g (when all up to it are ready) to less than %g",
+                           "%g (when all up to it are ready) to %g",
                            k, c->ready, c->need, latest, c->ready + LK_STEP_END);
         if (c->every_micro_batch && c->need > LK_STEP_OPTIMIZER)
             return lk_fail(LK_EUSAGE,
@@ -136,9 +136,14 @@ static enum lk_status list_init(struct lk_step_list *l, const struct lk_step_mod
         if (last || m->colls[k].every_micro_batch)
             l->coll[l->n++] = k;
     LK_PASS(lk_alloc(&l->block, l->n + 1, sizeof *l->block));
-    l->block[l->n] = INFINITY;
-    for (size_t i = l->n; i-- > 0;)
-        l->block[i] = fmin(l->block[i + 1], m->colls[l->coll[i]].need);
+    LK_PASS(lk_alloc(&l->late, l->n + 1, sizeof *l->late));
+    l->block[l->n] = l->late[l->n] = INFINITY;
+    for (size_t i = l->n; i-- > 0;) {
+        const struct lk_step_coll *c = &m->colls[l->coll[i]];
+
+        l->block[i] = fmin(l->block[i + 1], c->late ? INFINITY : c->need);
+        l->late[i] = fmin(l->late[i + 1], c->late ? c->need : INFINITY);
+    }
     sort_by_ready(m, l);
     return LK_OK;
 }
@@ -147,6 +152,7 @@ static void list_fini(struct lk_step_list *l)
 {
     free(l->coll);
     free(l->block);
+    free(l->late);
     free(l->by_ready);
 }
 
@@ -237,7 +243,9 @@ static void set_persistent(struct lk_step_plan *p)
         if (r % per_node == 0)
             node = node_effect(p, r / per_node, node_stream);
         if (m->rank_slowness && !isnan(m->rank_slowness[r]))
-            effect[r] = m->rank_slowness[r];
+            effect[r] =
+                (1 + m->rank_slowness[r]) * (1 + (m->ranks_vary ? m->law.rank_sd * effect[r] : 0)) -
+                1;
         else
             effect[r] = node + m->law.rank_sd * effect[r];
     }

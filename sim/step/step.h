@@ -15,6 +15,7 @@
  *   ZeRO-1: parameters after the optimizer  ready 3                           need 3 or 3 + p
  *   FSDP: a unit's parameters, prefetched   ready where its predecessor runs  need where it runs
  *   FSDP: a unit's gradients                ready where it has run            need 2
+ *   late gradients (async)                  ready 1 + share of backward       need 3 + p, late
  *
  * All ranks have one communication stream, which runs the collectives in the order of their list.
  * gamma_wait is the slowdown of compute while a collective waits for its last rank, gamma_wire
@@ -64,10 +65,11 @@ struct lk_straggler_law {
 
 struct lk_step_coll {
     enum lk_coll coll;
-    uint64_t bytes;         /* see facts/coll.h */
-    double ready;           /* position 0..3 */
-    double need;            /* position 0..5, less than ready + 3 */
-    double cost_s;          /* without delta */
+    uint64_t bytes; /* see facts/coll.h */
+    double ready;   /* position 0..3 */
+    double need;    /* position 0..5, at most ready + 3 */
+    double cost_s;  /* without delta */
+    bool late;      /* need, 3 or more, is of the next step's last micro-batch, not its first */
     bool every_micro_batch; /* else on the step's last one only; pre: need <= 2 */
     bool inside;            /* its ranks share a node: links between nodes do not slow it */
     int bucket;             /* number of the gradient bucket in traces; -1: it is none */
@@ -92,6 +94,7 @@ struct lk_step_model {
      * the costs already contain.
      */
     const double *rank_slowness, *node_slowness, *node_link;
+    bool ranks_vary; /* a known slowness is the mean of what rank_sd draws: batches differ */
     /*
      * (borrowed) The collectives in the order of the stream. pre: `need` of each is at or after its
      * own `ready` and that of all before it, else compute and stream would deadlock.
@@ -171,6 +174,7 @@ struct lk_step_list {
     size_t n;
     double *block;    /* n + 1: while collective i is the next to end, no rank's compute passes
                        * position block[i], the smallest need from i on; infinite at n */
+    double *late;     /* n + 1: likewise, in the next step's last micro-batch; not in block */
     size_t *by_ready; /* the same indices by ready, ties in the order of the stream */
 };
 

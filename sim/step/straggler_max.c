@@ -160,7 +160,7 @@ static enum lk_status set_groups(struct law *l, const struct lk_step_model *m)
                node = m->node_slowness ? m->node_slowness[r / per_node] : NAN;
 
         if (!isnan(rank))
-            LK_PASS(add_rank(l, rank, 0, 1));
+            LK_PASS(add_rank(l, rank, m->ranks_vary ? (1 + rank) * own_sd : 0, 1));
         else if (!isnan(node))
             LK_PASS(add_rank(l, node, own_sd, 1));
         else
@@ -300,7 +300,7 @@ static bool same_law(const struct lk_straggler_law *a, const struct lk_straggler
 
 bool lk_straggler_max_alike(const struct lk_step_model *a, const struct lk_step_model *b)
 {
-    return a->ranks == b->ranks && a->nodes == b->nodes && same_law(&a->law, &b->law) &&
-           same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
+    return a->ranks == b->ranks && a->nodes == b->nodes && a->ranks_vary == b->ranks_vary &&
+           same_law(&a->law, &b->law) && same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
            same_known(a->node_slowness, b->node_slowness, a->nodes);
 }

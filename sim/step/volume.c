@@ -22,6 +22,8 @@ static const double POWERSGD_MIN_RATE = 2;
 static const double POWERSGD_PASSES = 11;
 /* SyncBatchNorm's statistics are float32: torch/nn/modules/_functions.py. */
 static const uint64_t STATISTIC_BYTES = 4;
+/* The sum of squares of all gradients, or GradScaler's found_inf, is a float32. */
+static const uint64_t NORM_BYTES = 4;
 /* find_unused_parameters' map has an int32 for each parameter: reducer.cpp, local_used_map_. */
 static const uint64_t USED_MAP_BYTES = 4;
 
@@ -337,9 +339,30 @@ static enum lk_status check_pace(const struct build *b, enum lk_pace pace)
     if (pace == LK_PACE_PERIOD && b->config->averaging_period < 1)
         return lk_fail(LK_EUSAGE, "%s needs a period: steps from one averaging to the next, >= 1",
                        lk_sharding_name(b->config->sharding));
-    if (pace == LK_PACE_FREE && b->job->n_sync_bn)
-        return lk_fail(LK_EUSAGE, "asynchronous updates with SyncBatchNorm: it is a barrier");
+    if (pace == LK_PACE_BOUNDED && b->config->staleness && b->job->n_sync_bn)
+        return lk_fail(LK_EUSAGE, "late gradients with SyncBatchNorm: it is a barrier");
+    if (b->config->staleness && b->config->accumulation > 1 &&
+        b->config->reduce != LK_REDUCTION_LAST)
+        return lk_fail(LK_EUSAGE, "%s reduces gradients of the last micro-batch alone",
+                       lk_sharding_name(b->config->sharding));
     return LK_OK;
+}
+
+/*
+ * Let the step after this one begin before its gradients are reduced. They are needed by the update
+ * of the next step, at 5. The model blocks earlier, where the next step's first bucket is ready:
+ * the bucket would wait in the stream all the same. A larger bound gains nothing in a step that is
+ * as any other.
+ */
+static void apply_late(struct build *b)
+{
+    double need = b->n ? LK_STEP_END + b->colls[0].step.ready : 0;
+
+    for (size_t i = 0; i < b->n; i++) {
+        b->colls[i].step.need = need;
+        b->colls[i].step.late = true;
+        b->colls[i].step.every_micro_batch = false; /* there is one */
+    }
 }
 
 /* Adds the collectives of gradients, and of parameters in units, within a group. */
@@ -353,10 +376,19 @@ static enum lk_status add_in_group(struct build *b, const struct lk_sharding_tra
     if (t->gathers == LK_GATHERS_TWICE)
         LK_PASS(add_backward_gathers(b, g));
     LK_PASS(add_gradients(b, g, t->scatters ? LK_REDUCE_SCATTER : LK_ALL_REDUCE, every));
-    /* Without a barrier the parameters need not be there before the next step. */
-    for (size_t i = 0; t->pace == LK_PACE_FREE && !every && i < b->n; i++)
-        b->colls[i].step.need = LK_STEP_END;
+    if (b->config->staleness)
+        apply_late(b);
     return LK_OK;
+}
+
+/* Add the sum over shards of what the update must know of all gradients. Without shards every rank
+ * has them all. Gradients of float16 need a scaled loss, whose overflow ranks tell each other. */
+static enum lk_status add_norm(struct build *b, const struct group *shards)
+{
+    if (!b->job->global_norm && b->config->grad_dtype != LK_GRAD_F16)
+        return LK_OK;
+    return add_other(b, shards, LK_ALL_REDUCE, NORM_BYTES, 0, LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER,
+                     false);
 }
 
 static enum lk_status add_scheme(struct build *b)
@@ -374,6 +406,8 @@ static enum lk_status add_scheme(struct build *b)
         LK_PASS(add_in_group(b, t, &g));
     if (grouped && !periodic)
         LK_PASS(add_across(b, &g));
+    if (t->sharers != LK_SHARERS_NONE && t->pace == LK_PACE_STEP)
+        LK_PASS(add_norm(b, &g));
     if (t->gathers == LK_GATHERS_AFTER)
         LK_PASS(add_all_parameters(b, LK_ALL_GATHER, 1));
     return periodic ? add_all_parameters(b, LK_ALL_REDUCE, b->config->averaging_period) : LK_OK;
@@ -411,11 +445,14 @@ static enum lk_status add_used_map(struct build *b)
 
 /* ---- How collectives and compute overlap ---- */
 
-/* Without overlap a collective is launched where it is needed. */
+/* Without overlap a collective is launched where it is needed; late gradients behind backward. */
 static void launch_where_needed(struct build *b)
 {
-    for (size_t i = 0; i < b->n; i++)
-        b->colls[i].step.ready = b->colls[i].step.need;
+    for (size_t i = 0; i < b->n; i++) {
+        struct lk_step_coll *c = &b->colls[i].step;
+
+        c->ready = c->late ? LK_STEP_OPTIMIZER : c->need;
+    }
 }
 
 /* One at a time: compute does not pass where the next is launched before this one has ended. */

@@ -9,9 +9,10 @@
  *   zero1, zero2         r reduce-scatter, 1 all-gather             (r+1) (N-1)/N M
  *   zero3                2k all-gather, r reduce-scatter            (2k+r) (N-1)/N M
  *   shard-grad-op        k all-gather, r reduce-scatter             (k+r) (N-1)/N M
- *   hsdp, groups of S    zero3 in a group, a all-reduce of M/S      (2k+r) (S-1)/S M + 2a (R-1)/R
- * M/S over the R = N/S groups local-sgd, diloco    1 all-reduce every H steps                 2
- * (N-1)/N M / H async                r reduce-scatter, 1 all-gather             (r+1) (N-1)/N M
+ *   hsdp, groups of S    zero3 in a group, a all-reduce of M/S
+ *                        (2k+r) (S-1)/S M + 2a (R-1)/R M/S over the R = N/S groups
+ *   local-sgd, diloco    1 all-reduce every H steps           2 (N-1)/N M / H
+ *   async                as ddp, needed a step later
  *
  * r and a follow from what is reduced: r = a = k of every micro-batch, r = a = 1 of the last, r = k
  * and a = 1 where gradients are scattered in each and all-reduced between groups in the last.
@@ -26,6 +27,9 @@
  *
  * Of replicas of several GPUs the tensors are those of one GPU, and N counts replicas: one rank of
  * each reduces them, at once with the other GPUs of its node.
+ *
+ * Where shards hold gradients and the update needs a number of all of them, to clip them or to skip
+ * a step that overflowed, an all-reduce of 4 bytes comes before it.
  *
  * A job's other collectives (struct lk_job_collective) join them where its runs had them.
  *

@@ -254,9 +254,7 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
 {
     const struct draw *d = &p->draws[draw];
     struct shape *s = &p->shapes[shape];
-    bool alone =
-        s->key.world_size == 1 || lk_sharding_traits(s->key.sharding)->pace == LK_PACE_FREE;
-    double slow = !alone ? 1 + d->rank_sd * s->extreme : 1;
+    double slow = s->key.world_size > 1 ? 1 + d->rank_sd * s->extreme : 1;
     struct lk_step_model m = s->model.step;
     const struct lk_overlap overlap = lk_overlap_draw(&p->fitted.cluster, d->z_gamma, d->z_delta);
     struct lk_sim_request q = {.steps = STEPS, .seed = 1};

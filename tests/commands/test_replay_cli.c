@@ -65,7 +65,7 @@ START_TEST(takes_from_job)
 
     snprintf(line, sizeof line, "%s", rows[_i].options);
     parse(line, &o);
-    ck_assert_int_eq(o.train.local_batch, rows[_i].local_batch);
+    ck_assert_int_eq(o.local_batch.v[0], rows[_i].local_batch);
     ck_assert_int_eq(o.train.reducer.accumulation, rows[_i].accumulation);
     ck_assert_int_eq(run_options_train(&o, 0, 1, 0, &c), LK_OK);
     ck_assert_uint_eq(c.reducer.first_bytes, rows[_i].first_bytes);

@@ -3,8 +3,10 @@
  * collectives of the trace, the configuration in job.json, and the forecasts that start from it.
  */
 #include "base/array.h"
+#include "base/file.h"
 #include "facts/job.h"
 #include "facts/trace.h"
+#include "profiler/analysis/steps.h"
 #include "sim/step/config.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/program.h"
@@ -13,6 +15,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { STEPS = 8 };
@@ -102,6 +105,11 @@ static const struct {
      0,
      "..x..x.x",
      {.sharding = LK_SHARDING_DILOCO, .averaging_period = 3}},
+    {"--sharding=async --staleness=2",
+     4 * (MATRICES + BIASES),
+     1,
+     "........",
+     {.sharding = LK_SHARDING_ASYNC, .staleness = 2}},
 };
 
 START_TEST(a_run_says_what_it_exchanges)
@@ -130,6 +138,7 @@ START_TEST(a_run_says_what_it_exchanges)
     ck_assert_int_eq(current.powersgd_rank, runs[_i].config.powersgd_rank);
     ck_assert_int_eq(current.sharding, runs[_i].config.sharding);
     ck_assert_int_eq(current.averaging_period, runs[_i].config.averaging_period);
+    ck_assert_int_eq(current.staleness, runs[_i].config.staleness);
     ck_assert(lk_config_same_scheme(&current, &job.runs[0].config));
     ck_assert_uint_eq(job.n_collectives, 0);
     ck_assert_uint_eq(job.tensors[0].rows, 16);
@@ -157,6 +166,50 @@ START_TEST(clipping_is_in_the_trace)
     program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
     ck_assert_ptr_nonnull(strstr(p.out, "about the critical batch"));
     program_fini(&p);
+    lk_trace_fini(&t);
+    lk_job_fini(&job);
+}
+END_TEST
+
+/* The second step overflows on one rank: the answer, the trace and the result say so, and the job
+ * has gradients of 16 bits, which the buckets' bytes are. */
+START_TEST(skipped_steps_are_said)
+{
+    struct lk_trace t = {0};
+    struct lk_job job = {0};
+    struct program p;
+    char path[512], *text = NULL;
+    size_t size;
+    int buckets;
+
+    program_run(&p, scratch_dir, 0,
+                "run -n2 --model=mlp --layers=2 --channels=16 --context=8 --vocab=32 --steps=%d "
+                "--warmup=0 --out=%s/run --dtype=fp16 --growth-interval=3 --lr-warmup=5 "
+                "--learning-rate=0.05 --verify --plant=overflow",
+                STEPS, scratch_dir);
+    ck_assert_ptr_nonnull(strstr(p.out, "loss scale at the end: 131072; 1 step overflowed"));
+    program_fini(&p);
+    read_run("run", &t, &job);
+    for (uint32_t step = 0; step < STEPS; step++) {
+        static const double scales[STEPS] = {65536, 65536, 32768, 32768,
+                                             32768, 65536, 65536, 65536};
+        uint32_t applied = step < 2 ? step : step - 1;
+
+        ck_assert_double_eq(counter_of(&t, step, "loss scale"), scales[step]);
+        ck_assert_double_eq(counter_of(&t, step, "skipped steps"), step > 0);
+        /* The schedule counts steps that were applied. */
+        ck_assert_double_eq_tol(counter_of(&t, step, "learning rate"),
+                                0.05 * fmin(1, (applied + 1) / 5.0), 1e-12);
+    }
+    ck_assert_int_eq(job.tensors[0].dtype, LK_F16);
+    ck_assert(job.master_weights && job.global_norm);
+    ck_assert_uint_eq(job.n_collectives, 0);
+    ck_assert_uint_eq(bytes_of(&t, 3, true, &buckets), lk_job_gradient_bytes(&job));
+    snprintf(path, sizeof path, "%s/run/k2-b8-a1-r0/result.json", scratch_dir);
+    must(lk_file_read_max(path, SIZE_MAX, &text, &size));
+    ck_assert_ptr_nonnull(strstr(text, "\"loss_scale\": 131072"));
+    ck_assert_ptr_nonnull(strstr(text, "\"skipped_steps\": 1"));
+    free(text);
     lk_trace_fini(&t);
     lk_job_fini(&job);
 }
@@ -208,12 +261,17 @@ static const struct {
     const char *run, *replay;
     uint64_t bytes; /* of gradients in the last step */
     int period;     /* of averaging */
-} taken[] = {{"--compression=bf16", "", 2 * (MATRICES + BIASES), 0},
-             {"--compression=bf16", "--compression=none", 4 * (MATRICES + BIASES), 0},
-             {"--sharding=local-sgd --period=2", "", 0, 2},
-             {"--sharding=local-sgd --period=2", "--sharding=ddp", 4 * (MATRICES + BIASES), 0},
+    int staleness;
+} taken[] = {{"--compression=bf16", "", 2 * (MATRICES + BIASES), 0, 0},
+             {"--compression=bf16", "--compression=none", 4 * (MATRICES + BIASES), 0, 0},
+             {"--sharding=local-sgd --period=2", "", 0, 2, 0},
+             {"--sharding=local-sgd --period=2", "--sharding=ddp", 4 * (MATRICES + BIASES), 0, 0},
+             {"--sharding=async --staleness=2", "", 4 * (MATRICES + BIASES), 0, 2},
+             {"--sharding=async", "--sharding=ddp", 4 * (MATRICES + BIASES), 0, 0},
+             {"", "--sharding=async", 4 * (MATRICES + BIASES), 0, 1},
+             {"", "--sharding=async --staleness=3", 4 * (MATRICES + BIASES), 0, 3},
              {"--compression=powersgd --powersgd-start=2 --powersgd-min-rate=1",
-              "--powersgd-start=2 --powersgd-min-rate=1", 4 * (FACTORS + BIASES), 0}};
+              "--powersgd-start=2 --powersgd-min-rate=1", 4 * (FACTORS + BIASES), 0, 0}};
 
 START_TEST(a_replay_does_as_the_job)
 {
@@ -230,6 +288,64 @@ START_TEST(a_replay_does_as_the_job)
     read_run("again", &t, &job);
     ck_assert_uint_eq(bytes_of(&t, 3, true, &n), taken[_i].bytes);
     ck_assert_int_eq(job.averaging_period, taken[_i].period);
+    ck_assert_int_eq(job.staleness, taken[_i].staleness);
+    lk_trace_fini(&t);
+    lk_job_fini(&job);
+}
+END_TEST
+
+/* Return the first instant of a step's updates, and the last of its collectives. */
+static void ends_of(const struct lk_trace *t, uint32_t step, uint64_t *update, uint64_t *reduced)
+{
+    *update = UINT64_MAX;
+    *reduced = 0;
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->step == step && s->kind == LK_SPAN_OPTIMIZER && s->start_ns < *update)
+            *update = s->start_ns;
+        if (s->step == step && s->kind == LK_SPAN_COLLECTIVE && s->end_ns > *reduced)
+            *reduced = s->end_ns;
+    }
+}
+
+/* An update comes behind the gradients that it takes, two steps old, and not behind newer ones. A
+ * step's window ends without its own collectives, and has the wait at the bound. */
+START_TEST(late_gradients_are_in_the_trace)
+{
+    enum { LATE = 2 };
+    struct lk_trace t = {0};
+    struct lk_job job = {0};
+    struct lk_rank_steps s = {0};
+    uint64_t update, reduced, unused;
+    double waited = 0;
+    int newer = 0;
+
+    train(STEPS, "--sharding=async --staleness=2 --fault=slow:rate=1MB/s");
+    read_run("run", &t, &job);
+    for (uint32_t step = LATE; step < STEPS; step++) {
+        ends_of(&t, step, &update, &unused);
+        ends_of(&t, step - LATE, &unused, &reduced);
+        ck_assert_uint_le(reduced, update);
+        ends_of(&t, step - 1, &unused, &reduced);
+        newer += reduced > update;
+    }
+    ck_assert_int_gt(newer, 0);
+    ck_assert_int_eq(lk_rank_steps_read(&t, &s), LK_OK);
+    ck_assert_uint_eq(s.n_steps, STEPS);
+    for (size_t i = 0; i < s.n_steps; i++) {
+        struct lk_step_split x;
+        double sum = 0;
+
+        lk_step_split(&s, &s.steps[i], NULL, &x);
+        for (size_t p = 0; p < LK_PART_COUNT; p++)
+            sum += x.s[p];
+        ck_assert_double_eq_tol(sum, lk_step_window_s(&s.steps[i]), 1e-9);
+        waited += x.s[LK_PART_WIRE];
+        ck_assert_double_le(x.exposed_s, x.comm_s + 1e-12);
+    }
+    ck_assert_double_gt(waited, 0);
+    lk_rank_steps_fini(&s);
     lk_trace_fini(&t);
     lk_job_fini(&job);
 }
@@ -271,8 +387,10 @@ SUITE(run_schemes, tc)
     tcase_add_checked_fixture(tc, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(tc, a_run_says_what_it_exchanges, 0, LK_COUNT(runs));
     tcase_add_test(tc, clipping_is_in_the_trace);
+    tcase_add_test(tc, skipped_steps_are_said);
     tcase_add_test(tc, the_rate_grows_over_an_epoch);
     tcase_add_loop_test(tc, a_replay_has_the_words, 0, 3);
     tcase_add_loop_test(tc, plain_steps_that_are_measured_are_counted, 0, LK_COUNT(early));
     tcase_add_loop_test(tc, a_replay_does_as_the_job, 0, LK_COUNT(taken));
+    tcase_add_test(tc, late_gradients_are_in_the_trace);
 }

@@ -28,16 +28,24 @@ static const struct row {
     int ranks, group, accumulation;
     enum lk_sharding sharding;
     enum lk_reduction reduce;
+    int element;    /* bytes of a gradient's */
+    int norm_bytes; /* of what ranks tell each other of all gradients, in a step */
 } rows[] = {
-    {"--sharding=zero1", 2, 0, 2, LK_SHARDING_ZERO1, LK_REDUCTION_LAST},
-    {"--sharding=zero2", 2, 0, 1, LK_SHARDING_ZERO2, LK_REDUCTION_LAST},
-    {"--sharding=zero3", 3, 0, 2, LK_SHARDING_ZERO3, LK_REDUCTION_EVERY},
-    {"--sharding=zero3 --reduce=last", 2, 0, 2, LK_SHARDING_ZERO3, LK_REDUCTION_LAST},
-    {"--sharding=shard-grad-op", 2, 0, 2, LK_SHARDING_GRAD_OP, LK_REDUCTION_EVERY},
-    {"--sharding=hsdp --shard-group=2", 4, 2, 2, LK_SHARDING_HSDP, LK_REDUCTION_EVERY},
+    {"--sharding=zero1", 2, 0, 2, LK_SHARDING_ZERO1, LK_REDUCTION_LAST, 4, 0},
+    {"--sharding=zero2", 2, 0, 1, LK_SHARDING_ZERO2, LK_REDUCTION_LAST, 4, 0},
+    {"--sharding=zero3", 3, 0, 2, LK_SHARDING_ZERO3, LK_REDUCTION_EVERY, 4, 0},
+    {"--sharding=zero3 --reduce=last", 2, 0, 2, LK_SHARDING_ZERO3, LK_REDUCTION_LAST, 4, 0},
+    {"--sharding=shard-grad-op", 2, 0, 2, LK_SHARDING_GRAD_OP, LK_REDUCTION_EVERY, 4, 0},
+    {"--sharding=hsdp --shard-group=2", 4, 2, 2, LK_SHARDING_HSDP, LK_REDUCTION_EVERY, 4, 0},
     {"--sharding=hsdp --shard-group=2 --reduce=scatter", 4, 2, 2, LK_SHARDING_HSDP,
-     LK_REDUCTION_SCATTER},
-    {"--sharding=hsdp --shard-group=2 --reduce=last", 4, 2, 2, LK_SHARDING_HSDP, LK_REDUCTION_LAST},
+     LK_REDUCTION_SCATTER, 4, 0},
+    {"--sharding=hsdp --shard-group=2 --reduce=last", 4, 2, 2, LK_SHARDING_HSDP, LK_REDUCTION_LAST,
+     4, 0},
+    {"--sharding=zero1 --dtype=bf16", 2, 0, 2, LK_SHARDING_ZERO1, LK_REDUCTION_LAST, 2, 0},
+    {"--sharding=zero2 --dtype=fp16", 2, 0, 1, LK_SHARDING_ZERO2, LK_REDUCTION_LAST, 2, 4},
+    {"--sharding=zero3 --clip-norm=0.1", 3, 0, 2, LK_SHARDING_ZERO3, LK_REDUCTION_EVERY, 4, 4},
+    {"--sharding=hsdp --shard-group=2 --dtype=fp16", 4, 2, 2, LK_SHARDING_HSDP, LK_REDUCTION_EVERY,
+     2, 4},
 };
 
 static char *in_run(const struct row *r, const char *name)
@@ -49,8 +57,9 @@ static char *in_run(const struct row *r, const char *name)
     return path;
 }
 
-/* Sum the bytes of a step's collectives by function: all of the sharding, units of both kinds. */
-static void sum_bytes(const struct lk_trace *t, double bytes[LK_COLL_COUNT])
+/* Sum the bytes of a step's collectives by function: all of the sharding, units of both kinds;
+ * apart those of the all-reduce of a number of all gradients. */
+static void sum_bytes(const struct lk_trace *t, double bytes[LK_COLL_COUNT], double *norm)
 {
     double steps = (double)(t->info.steps - t->info.warmup_steps);
 
@@ -61,7 +70,10 @@ static void sum_bytes(const struct lk_trace *t, double bytes[LK_COLL_COUNT])
 
         if (s->kind != LK_SPAN_COLLECTIVE || s->step < t->info.warmup_steps)
             continue;
-        ck_assert_int_ge(s->index, 0);
+        if (s->index < 0) { /* of all gradients */
+            *norm += (double)s->bytes / steps;
+            continue;
+        }
         ck_assert(lk_coll_find(name, strcspn(name, " "), &c));
         bytes[c] += (double)s->bytes / steps;
     }
@@ -81,16 +93,28 @@ static void check_volume(const struct row *r, const struct lk_job *j, const stru
                                 .shard_group = j->shard_group};
     double run[LK_COLL_COUNT] = {0}, forecast[LK_COLL_COUNT] = {0}, padding[LK_COLL_COUNT] = {0};
     struct lk_volume v;
+    double norm = 0;
 
-    sum_bytes(t, run);
+    sum_bytes(t, run, &norm);
+    ck_assert_double_eq(norm, r->norm_bytes);
+    ck_assert_int_eq(j->global_norm, r->norm_bytes > 0);
+    ck_assert_int_eq(j->tensors[0].dtype == LK_F32, r->element != 2);
     must(lk_volume_init(&v, j, &c));
     for (size_t i = 0; i < v.n; i++) {
         int times = v.steps[i].every_micro_batch ? r->accumulation : 1;
 
+        if (v.steps[i].coll == LK_ALL_REDUCE && v.steps[i].bucket < 0) {
+            ck_assert_uint_eq(v.steps[i].bytes, (uint64_t)r->norm_bytes);
+            ck_assert_int_eq(v.colls[i].ranks, r->group ? r->group : r->ranks);
+            ck_assert_double_eq(v.steps[i].ready, LK_STEP_OPTIMIZER);
+            norm -= (double)v.steps[i].bytes;
+            continue;
+        }
         forecast[v.steps[i].coll] += (double)v.steps[i].bytes * times;
         padding[v.steps[i].coll] += 4.0 * r->ranks * times * (v.steps[i].bucket < 0 ? 8 : 1);
     }
     lk_volume_fini(&v);
+    ck_assert_double_eq(norm, 0);
     for (int i = 0; i < LK_COLL_COUNT; i++)
         ck_assert_msg(fabs(run[i] - forecast[i]) <= padding[i],
                       "%s: %s of %g bytes a step, forecast %g", r->options,
@@ -136,7 +160,7 @@ START_TEST(is_replayed)
     const struct row *r = &rows[_i];
     char *job = scratch_path(scratch_dir, "run/job.json"), *out = scratch_path(scratch_dir, "run");
     char *again = scratch_path(scratch_dir, "again"), *path = in_run(r, "rank0.trace.json.gz");
-    double run[LK_COLL_COUNT] = {0}, replay[LK_COLL_COUNT] = {0};
+    double run[LK_COLL_COUNT] = {0}, replay[LK_COLL_COUNT] = {0}, of_run = 0, of_replay = 0;
     struct lk_trace a = {0}, b = {0};
     struct program p;
     char *other;
@@ -155,8 +179,9 @@ START_TEST(is_replayed)
     ck_assert_int_eq(b.info.shard_group, r->group);
     if (r->accumulation > 1) /* else there is no difference */
         ck_assert_int_eq(lk_run_info_reduction(&b.info), lk_run_info_reduction(&a.info));
-    sum_bytes(&a, run);
-    sum_bytes(&b, replay);
+    sum_bytes(&a, run, &of_run);
+    sum_bytes(&b, replay, &of_replay);
+    ck_assert_double_eq(of_run, of_replay);
     for (int i = 0; i < LK_COLL_COUNT; i++)
         ck_assert_double_eq_tol(run[i], replay[i], 0.5);
     lk_trace_fini(&a);

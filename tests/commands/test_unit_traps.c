@@ -71,8 +71,8 @@ static const struct {
     {"run --timeout=60", 2, "--timeout: '60': which unit? 60s, 60ms or 60us"},
     {"run --input-delay=5", 2, "--input-delay: '5': which unit?"},
     {"run --bucket-cap=25", 2, "--bucket-cap: '25': which unit? 25MiB"},
-    {"run --dtype=bf17", 2, "'bf17' is not one of: float32 bfloat16"},
-    {"run --dtype=BF16", 2, "--dtype=bfloat16 needs --device=cuda"}, /* it was read */
+    {"run --dtype=bf17", 2, "'bf17' is not one of: float32 bfloat16 float16"},
+    {"run --dtype=BF16 --compression=powersgd", 2, "it needs --dtype=float32"}, /* it was read */
     {"run --timed-bandwidth=100", 2, "--timed-bandwidth: '100': which unit?"},
     {"run --fault=delay:time=5", 2, "which unit?"},
     {"profile --for=5 -- true", 2, "--for: '5': which unit?"},

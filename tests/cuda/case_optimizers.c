@@ -1,4 +1,5 @@
-/* The case of the optimizers: AdamW and SGD on a table of tensors, with and without masters. */
+/* The cases of the optimizers: AdamW and SGD, then LARS and LAMB, on a table of tensors, with and
+ * without masters. */
 #include "base/array.h"
 #include "tests/cuda/buffers.h"
 
@@ -35,7 +36,8 @@ static void make_table(struct cuda_rig *r, struct optimizer *o, bool masters, bo
                                                 .grad = at(&o->grad, first),
                                                 .n = tensors[i],
                                                 .first_chunk = chunks,
-                                                .weight_decay = i % 2 ? 0.1 : 0};
+                                                .weight_decay = i % 2 ? 0.1 : 0,
+                                                .layerwise = i != 3};
         o->host[i] = o->device[i];
         o->host[i].param = o->param.d + first;
         o->host[i].m = states ? o->m.d + first : NULL;
@@ -67,7 +69,7 @@ static void make_optimizer(struct cuda_rig *r, struct optimizer *o)
 static void set_rate(struct cuda_rig *r, struct optimizer *o, double learning_rate, int t)
 {
     o->now = (struct lk_optim_rate){learning_rate, learning_rate / (1 - pow(0.9, t)),
-                                    sqrt(1 / (1 - pow(0.999, t)))};
+                                    sqrt(1 / (1 - pow(0.999, t))), 0.75};
     r->machine->copy(o->rate, &o->now, sizeof o->now);
 }
 
@@ -122,6 +124,83 @@ static void sgd(struct cuda_rig *r, bool masters, bool states)
             .n_tensors = N_TENSORS, .n_chunks = N_CHUNKS, .momentum = states ? 0.9 : 0);
     buffer_check(&o.param, 12 * ULP);
     free_optimizer(r, &o);
+}
+
+/* Without a gradient, or weights, a tensor's ratio is 1. */
+static void clear(struct buffer *b, size_t tensor)
+{
+    size_t first = 0;
+
+    for (size_t i = 0; i < tensor; i++)
+        first += tensors[i];
+    memset(b->d + first, 0, tensors[tensor] * sizeof *b->d);
+    buffer_send(b);
+}
+
+static void make_layerwise(struct cuda_rig *r, struct optimizer *o, bool masters)
+{
+    make_optimizer(r, o);
+    make_table(r, o, masters, true);
+    clear(&o->grad, 1);
+    clear(&o->param, 5);
+    clear(&o->master, 5);
+}
+
+static void check_layerwise(struct cuda_rig *r, struct optimizer *o, bool masters, double bound)
+{
+    memcpy(o->master.d, o->param.d, o->param.n * sizeof *o->param.d);
+    if (masters)
+        buffer_check(&o->master, bound);
+    buffer_check(&o->param, bound);
+    buffer_check(&o->m, bound);
+    free_optimizer(r, o);
+}
+
+static void lars(struct cuda_rig *r, bool masters)
+{
+    struct optimizer o;
+
+    make_layerwise(r, &o, masters);
+    for (int t = 1; t <= 2; t++) {
+        set_rate(r, &o, 0.1, t);
+        RUN(r, lars, (.tensors = o.table, .rate = o.rate), (.tensors = o.host, .rate = &o.now),
+            .n_tensors = N_TENSORS, .n_chunks = N_CHUNKS, .momentum = 0.9, .trust = 0.5);
+    }
+    for (size_t i = 0; i < LK_COUNT(parts); i++)
+        RUN(r, lars, (.tensors = o.table + parts[i].first, .rate = o.rate),
+            (.tensors = o.host + parts[i].first, .rate = &o.now), .n_tensors = parts[i].n,
+            .n_chunks = parts[i].chunks, .momentum = 0.9, .trust = 0.5);
+    check_layerwise(r, &o, masters, 16 * ULP);
+}
+
+/* Divisions by the second moment's root, near 0 where the gradient is, magnify errors. */
+static void lamb(struct cuda_rig *r, bool masters)
+{
+    struct optimizer o;
+
+    make_layerwise(r, &o, masters);
+    for (int t = 1; t <= 2; t++) {
+        set_rate(r, &o, 0.01, t);
+        RUN(r, lamb, (.tensors = o.table, .rate = o.rate), (.tensors = o.host, .rate = &o.now),
+            .n_tensors = N_TENSORS, .n_chunks = N_CHUNKS, .beta1 = 0.9, .beta2 = 0.999,
+            .eps = 1e-6);
+    }
+    set_rate(r, &o, 0.01, 3);
+    for (size_t i = 0; i < LK_COUNT(parts); i++)
+        RUN(r, lamb, (.tensors = o.table + parts[i].first, .rate = o.rate),
+            (.tensors = o.host + parts[i].first, .rate = &o.now), .n_tensors = parts[i].n,
+            .n_chunks = parts[i].chunks, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-6);
+    check_layerwise(r, &o, masters, 32 * ULP);
+}
+
+void cuda_case_layerwise(struct cuda_rig *r)
+{
+    lars(r, true);
+    lamb(r, true);
+    if (r->cuda.real != LK_F32)
+        return;
+    lars(r, false);
+    lamb(r, false);
 }
 
 /* Without masters, weights of bfloat16 lose updates: nobody trains like that, so it is not

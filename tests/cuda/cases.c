@@ -371,7 +371,7 @@ static void vectors(struct cuda_rig *r)
         RUN(r, axpy, (.y = y.dev, .x = z.dev), (.y = y.d, .x = z.d), .n = n, .factor = -0.3);
         buffer_check(&y, 2 * ULP);
         RUN(r, clip, (.x = z.dev, .sum_squares = sum.dev), (.x = z.d, .sum_squares = sum.d), .n = n,
-            .most = 0.5);
+            .scale = 1, .most = 0.5);
         buffer_check(&z, 4 * ULP);
         RUN(r, fill, (.x = x.dev), (.x = x.d), .n = n, .value = 1.5);
         buffer_check(&x, 0);
@@ -511,25 +511,27 @@ static void cross_entropy(struct cuda_rig *r)
 
 /* ---- Others ---- */
 
-static void optimizers(struct cuda_rig *r)
-{
-    cuda_case_optimizers(r);
-}
-
-static void fused_loss(struct cuda_rig *r)
-{
-    cuda_case_fused_loss(r);
-}
-
-static void gelu_bias(struct cuda_rig *r)
-{
-    cuda_case_gelu_bias(r);
-}
-
-static void epilogues(struct cuda_rig *r)
-{
-    cuda_case_epilogues(r);
-}
+/* The cases of other files. */
+#define ELSEWHERE(X)                                                                               \
+    X(optimizers)                                                                                  \
+    X(layerwise)                                                                                   \
+    X(orthogonalize)                                                                               \
+    X(fused_loss)                                                                                  \
+    X(gelu_bias)                                                                                   \
+    X(epilogues)                                                                                   \
+    X(pixels)                                                                                      \
+    X(convolution)                                                                                 \
+    X(batchnorm)                                                                                   \
+    X(maxpool)                                                                                     \
+    X(avgpool)                                                                                     \
+    X(add_relu)
+#define CALL(name)                                                                                 \
+    static void name(struct cuda_rig *r)                                                           \
+    {                                                                                              \
+        cuda_case_##name(r);                                                                       \
+    }
+ELSEWHERE(CALL)
+#undef CALL
 
 static void wait(struct cuda_rig *r)
 {

@@ -33,6 +33,14 @@
     X(gelu_bias)                                                                                   \
     X(epilogues)                                                                                   \
     X(optimizers)                                                                                  \
+    X(layerwise)                                                                                   \
+    X(orthogonalize)                                                                               \
+    X(pixels)                                                                                      \
+    X(convolution)                                                                                 \
+    X(batchnorm)                                                                                   \
+    X(maxpool)                                                                                     \
+    X(avgpool)                                                                                     \
+    X(add_relu)                                                                                    \
     X(sum_squares)                                                                                 \
     X(checksums)                                                                                   \
     X(vectors)                                                                                     \
@@ -83,8 +91,18 @@ struct cuda_case {
 /* The cases of CUDA_CASE_LIST; a NULL name ends the array. */
 extern const struct cuda_case cuda_cases[];
 
-/* Run the case of the optimizers, which is long: tests/cuda/case_optimizers.c. */
+/* Run the cases of the optimizers, which are long: tests/cuda/case_optimizers.c. */
 void cuda_case_optimizers(struct cuda_rig *r);
+void cuda_case_layerwise(struct cuda_rig *r);
+/* Run the case of orthonormal columns: tests/cuda/case_lowrank.c. */
+void cuda_case_orthogonalize(struct cuda_rig *r);
+/* Run the cases of image models: tests/cuda/case_image.c. */
+void cuda_case_pixels(struct cuda_rig *r);
+void cuda_case_convolution(struct cuda_rig *r);
+void cuda_case_batchnorm(struct cuda_rig *r);
+void cuda_case_maxpool(struct cuda_rig *r);
+void cuda_case_avgpool(struct cuda_rig *r);
+void cuda_case_add_relu(struct cuda_rig *r);
 /* Run the cases of ops that do the work of several: tests/cuda/case_fused.c. */
 void cuda_case_fused_loss(struct cuda_rig *r);
 void cuda_case_gelu_bias(struct cuda_rig *r);

@@ -41,4 +41,4 @@ static enum lk_status launch(const struct lk_op *op,
     {                                                                                              \
         return launch(&lk_op_##op, gpu_##op##_cuda, args, c);                                      \
     }
-LK_OP_CUDA_LIST(LAUNCHER)
+LK_OP_LIST(LAUNCHER)

@@ -21,7 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FAKE_NCCL_RANKS_MAX = 4, FAKE_NCCL_SLOT_BYTES = 4 << 20, FAKE_NCCL_COMMS_MAX = 4 };
+enum { FAKE_NCCL_RANKS_MAX = 4, FAKE_NCCL_SLOT_BYTES = 4 << 20, FAKE_NCCL_COMMS_MAX = 8 };
 
 struct fake_nccl {
     int version;

@@ -320,11 +320,11 @@ START_TEST(vectors_match)
     sum.f[0] = 9;
     sum.d[0] = 9;
     RUN(clip, (.x = x.f, .sum_squares = sum.f), (.x = x.d, .sum_squares = sum.d), .n = n,
-        .most = 0.5);
+        .scale = 1, .most = 0.5);
     ck_assert_double_le(pair_error(&x), 4 * ULP);
     memcpy(y.f, x.f, n * sizeof *y.f);
     RUN(clip, (.x = x.f, .sum_squares = sum.f), (.x = x.d, .sum_squares = sum.d), .n = n,
-        .most = 4);
+        .scale = 1, .most = 4);
     ck_assert_mem_eq(y.f, x.f, n * sizeof *y.f); /* a norm of 3 is not above 4 */
     for (size_t i = 0; i < n;
          i++) /* one number, since two that differ by a rounding may be cast apart */
@@ -387,7 +387,7 @@ START_TEST(optimizers_match)
     size_t n = lengths[_i];
     struct lk_rng g = generator(_i);
     struct pair param = pair_random(&g, n, 1), buf = pair_zero(n), v = pair_zero(n);
-    struct lk_optim_rate rate = {.learning_rate = 0.1};
+    struct lk_optim_rate rate = {.learning_rate = 0.1, .unscale = 1};
     struct tables table;
 
     for (int64_t t = 1; t <= 5; t++) {
@@ -407,7 +407,7 @@ START_TEST(optimizers_match)
 
         table = tables_of(&param, &buf, &v, &grad, 0.1);
         rate = (struct lk_optim_rate){0.01, 0.01 / (1 - pow(0.9, (double)t)),
-                                      sqrt(1 / (1 - pow(0.999, (double)t)))};
+                                      sqrt(1 / (1 - pow(0.999, (double)t))), 0.75};
         RUN(adamw, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .rate = &rate,
             .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8);
     }
@@ -420,7 +420,7 @@ END_TEST
 /* Two updates of one number, by hand from the formulas of torch.optim. */
 START_TEST(optimizers_by_hand)
 {
-    struct lk_optim_rate rate = {.learning_rate = 0.1};
+    struct lk_optim_rate rate = {.learning_rate = 0.1, .unscale = 1};
     double param = 1, buf = 0, m = 0, v = 0, grad = 0.5;
     struct lk_optim_tensor one = {
         .param = &param, .m = &buf, .grad = &grad, .n = 1, .weight_decay = 0.2};
@@ -440,11 +440,11 @@ START_TEST(optimizers_by_hand)
     one.weight_decay = 0.5;
     param = 2;
     grad = 0.5;
-    rate = (struct lk_optim_rate){0.1, 0.1 / 0.1, 1 / sqrt(0.01)}; /* t = 1 */
+    rate = (struct lk_optim_rate){0.1, 0.1 / 0.1, 1 / sqrt(0.01), 1}; /* t = 1 */
     lk_op_adamw.ref(&adamw); /* decay to 1.9; m / c1 = 0.5, sqrt(v / c2) = 0.5: minus 0.1 */
     ck_assert_double_eq_tol(param, 1.8, 1e-8);
     grad = -0.5;
-    rate = (struct lk_optim_rate){0.1, 0.1 / 0.19, 1 / sqrt(0.0199)}; /* t = 2 */
+    rate = (struct lk_optim_rate){0.1, 0.1 / 0.19, 1 / sqrt(0.0199), 1}; /* t = 2 */
     /* decay to 1.71; m = 0.9 * 0.05 - 0.05 = -0.005, / 0.19; v = 0.25 * 0.0199, / 0.0199. */
     lk_op_adamw.ref(&adamw);
     ck_assert_double_eq_tol(param, 1.71 + 0.1 * (0.005 / 0.19) / 0.5, 1e-8);
@@ -460,7 +460,7 @@ START_TEST(nan_comes_out)
     struct pair mean = pair_zero(1), rstd = pair_zero(1), one = pair_zero(1);
     const int32_t target = 3;
     size_t at = (size_t)_i;
-    const struct lk_optim_rate rate = {.learning_rate = 1};
+    const struct lk_optim_rate rate = {.learning_rate = 1, .unscale = 1};
     struct tables table;
 
     x.f[at] = NAN;

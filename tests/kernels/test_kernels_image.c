@@ -57,19 +57,21 @@ START_TEST(conv_matches)
     struct pair dout = pair_random(&g, out_elems(&s), 1);
     struct pair din = pair_random(&g, in.n, 1), dweight = pair_random(&g, weight.n, 1);
     struct pair dbias = pair_random(&g, s.outputs, 1);
-    struct pair scratch = pair_random(&g, lk_conv_scratch(&s), 1);
+    struct pair scratch = pair_random(&g, lk_conv_scratch(&s, false), 1);
 
     RUN(conv_forward,
         (.out = out.f, .in = in.f, .weight = weight.f, .bias = flag ? bias.f : NULL,
-         .scratch = scratch.f),
+         .scratch = scratch.f, .scratch_elems = scratch.n),
         (.out = out.d, .in = in.d, .weight = weight.d, .bias = flag ? bias.d : NULL), .shape = s);
     ck_assert_double_le(pair_error(&out), SUM_TOLERANCE(depth(&s)));
     RUN(conv_backward_input,
-        (.din = din.f, .dout = dout.f, .weight = weight.f, .scratch = scratch.f),
+        (.din = din.f, .dout = dout.f, .weight = weight.f, .scratch = scratch.f,
+         .scratch_elems = scratch.n),
         (.din = din.d, .dout = dout.d, .weight = weight.d), .shape = s, .accumulate = flag);
     ck_assert_double_le(pair_error(&din), SUM_TOLERANCE(s.outputs * s.kernel * s.kernel));
     RUN(conv_backward_weight,
-        (.dweight = dweight.f, .dbias = dbias.f, .dout = dout.f, .in = in.f, .scratch = scratch.f),
+        (.dweight = dweight.f, .dbias = dbias.f, .dout = dout.f, .in = in.f, .scratch = scratch.f,
+         .scratch_elems = scratch.n),
         (.dweight = dweight.d, .dbias = dbias.d, .dout = dout.d, .in = in.d), .shape = s,
         .accumulate = flag);
     ck_assert_double_le(pair_error(&dweight), SUM_TOLERANCE(out_elems(&s) / s.outputs));

@@ -444,9 +444,9 @@ static enum lk_status open_ddp(struct rig_rank *r)
                                         .model_config = model_config(c),
                                         .create = rig_model_create,
                                         .dataset = r->dataset,
-                                        .sampler = {.shuffle = true, .seed = 3},
-                                        .local_batch = RIG_LOCAL_BATCH,
-                                        .accumulation = c->accumulation,
+                                        .shares = {.sampler = {.shuffle = true, .seed = 3},
+                                                   .local_batch = RIG_LOCAL_BATCH,
+                                                   .accumulation = c->accumulation},
                                         .timeout_ns = timeout_ns};
     const struct lk_optim_config oc = {.kind = LK_OPTIM_SGD, .learning_rate = 0.5};
     enum lk_status st = LK_OK;
@@ -469,8 +469,8 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
     if (r->verify)
         LK_TRY(lk_verify_step_begin(r->verify));
     lk_stream_set_step(r->compute, step);
-    LK_TRY(lk_reducer_step_begin(r->reducer, step));
-    lk_optim_begin(r->optim, r->model->params, lk_reducer_buckets(r->reducer), 0.5, step + 1);
+    LK_TRY(lk_reducer_step_begin(r->reducer, step, c->accumulation));
+    lk_optim_begin(r->optim, r->model->params, lk_reducer_buckets(r->reducer), 0.5, step + 1, 1);
     r->n_updates = 0;
     for (int m = 0; m < c->accumulation; m++) {
         LK_TRY(lk_loader_next(r->loader, lk_deadline_in(timeout_ns), &batch));
@@ -486,7 +486,7 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
     if (c->before_verify)
         c->before_verify(r, step);
     if (r->verify)
-        LK_TRY(lk_verify_step_end(r->verify, step));
+        LK_TRY(lk_verify_step_end(r->verify, step, 1));
     if (c->after_step)
         c->after_step(r, step);
 out:

@@ -18,13 +18,24 @@
 #define SUM_TOLERANCE(k) (ULP * (4 + (double)(k) / 2))
 
 /* Run both implementations with the same scalars; pointers differ, so there are two argument
- * lists: RUN(op, (float pointers), (double pointers), scalars...). */
+ * lists: RUN(op, (float pointers), (double pointers), scalars...). Before them copies of the float
+ * buffers are run on as narrow ones (pair_check_narrow). */
 #define UNWRAP(...) __VA_ARGS__
 #define RUN(op, floats, doubles, ...)                                                              \
     do {                                                                                           \
+        pair_check_narrow(&lk_op_##op, &(struct lk_##op##_args){UNWRAP floats, __VA_ARGS__});      \
         lk_op_##op.cpu(&(struct lk_##op##_args){UNWRAP floats, __VA_ARGS__});                      \
         lk_op_##op.ref(&(struct lk_##op##_args){UNWRAP doubles, __VA_ARGS__});                     \
     } while (0)
+
+struct lk_op;
+/*
+ * Check that the op on buffers of float16, and of bfloat16 (kernels/narrow.h), gives what it gives
+ * on floats of the same values, rounded, bit for bit, and leaves what it does not write. args: with
+ * pointers to buffers of this rig, which stay as they are. Ops whose buffers are in a table are
+ * left out.
+ */
+void pair_check_narrow(const struct lk_op *op, const void *args);
 
 struct pair {
     size_t n;

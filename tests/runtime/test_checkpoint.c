@@ -32,6 +32,8 @@ struct run {
     enum lk_optim_kind optimizer;
     double momentum;
     int accumulation;
+    enum lk_sharding scheme; /* of averaged parameters, or async, 2 steps late */
+    enum lk_compression compression;
     const char *dir; /* of checkpoints, in the test's folder */
     char *resume;    /* NULL: a new run */
     double loss[WORLD_MAX][STEPS];
@@ -63,6 +65,9 @@ static enum lk_status run_rank(struct rank *me)
     c.reducer.accumulation = run->accumulation;
     /* Small buckets, which are rebuilt after the first step: their bounds are in the sums' bits. */
     c.reducer.first_bytes = c.reducer.cap_bytes = 5000;
+    c.reducer.staleness = run->scheme == LK_SHARDING_ASYNC ? 2 : 0;
+    c.averaging = (struct lk_averaging_config){run->scheme, 3, 1, 0.7, 0.9};
+    c.hook = (struct lk_hook_config){run->compression, 2, 3, 1, 1, 0};
     c.samples = 64;
     c.optim.kind = run->optimizer;
     c.optim.momentum = run->momentum;
@@ -116,15 +121,36 @@ static char *checkpoint(const char *dir, int steps)
     return path;
 }
 
+static void refused(struct run *r, const char *says)
+{
+    ck_assert_int_ne(train(r), LK_OK);
+    ck_assert_msg(strstr(lk_error_text(), says) != NULL, "%s", lk_error_text());
+}
+
 /* ---- Bits ---- */
 
 static const struct {
     int ranks, accumulation;
     enum lk_optim_kind optimizer;
     double momentum;
-} kinds[] = {{1, 1, LK_OPTIM_ADAMW, 0}, {1, 3, LK_OPTIM_SGD, 0.9}, {1, 1, LK_OPTIM_SGD, 0},
-             {3, 1, LK_OPTIM_ADAMW, 0}, {1, 1, LK_OPTIM_LAMB, 0},  {2, 1, LK_OPTIM_LARS, 0.9},
-             {4, 2, LK_OPTIM_SGD, 0.9}};
+    enum lk_sharding scheme;
+    enum lk_compression compression;
+} kinds[] = {
+    {1, 1, LK_OPTIM_ADAMW, 0, 0, 0},
+    {1, 3, LK_OPTIM_SGD, 0.9, 0, 0},
+    {1, 1, LK_OPTIM_SGD, 0, 0, 0},
+    {3, 1, LK_OPTIM_ADAMW, 0, 0, 0},
+    {1, 1, LK_OPTIM_LAMB, 0, 0, 0},
+    {2, 1, LK_OPTIM_LARS, 0.9, 0, 0},
+    {4, 2, LK_OPTIM_SGD, 0.9, 0, 0},
+    {2, 1, LK_OPTIM_ADAMW, 0, LK_SHARDING_ASYNC, 0},
+    {3, 2, LK_OPTIM_SGD, 0.9, LK_SHARDING_ASYNC, LK_COMPRESSION_BF16},
+    {2, 1, LK_OPTIM_SGD, 0.9, 0, LK_COMPRESSION_POWERSGD},
+    {3, 2, LK_OPTIM_ADAMW, 0, LK_SHARDING_ASYNC, LK_COMPRESSION_POWERSGD},
+    {2, 1, LK_OPTIM_ADAMW, 0, LK_SHARDING_LOCAL_SGD, 0},
+    {3, 2, LK_OPTIM_SGD, 0.9, LK_SHARDING_DILOCO, 0},
+    {1, 1, LK_OPTIM_ADAMW, 0, LK_SHARDING_DILOCO, 0},
+};
 
 /* Go on from every checkpoint of a run: the losses, the weights and the files behind it are the
  * same, byte for byte but for the times in them. */
@@ -136,6 +162,8 @@ START_TEST(goes_on_bit_for_bit)
     whole.accumulation = kinds[_i].accumulation;
     whole.optimizer = kinds[_i].optimizer;
     whole.momentum = kinds[_i].momentum;
+    whole.scheme = kinds[_i].scheme;
+    whole.compression = kinds[_i].compression;
     whole.weights = "whole.weights";
     must_train(&whole);
     for (int from = 1; from < STEPS; from++) {
@@ -170,6 +198,30 @@ START_TEST(goes_on_bit_for_bit)
         free(last[1]);
         free(part.resume);
     }
+}
+END_TEST
+
+/* Where ranks have state of their own, a checkpoint is of as many ranks, and of the scheme. */
+START_TEST(own_state_is_of_its_ranks)
+{
+    struct run two = usual(), other;
+
+    two.ranks = 2;
+    two.steps = 5;
+    two.compression = LK_COMPRESSION_POWERSGD;
+    must_train(&two);
+    other = two;
+    other.steps = STEPS;
+    other.dir = "other";
+    other.resume = checkpoint("all", 5);
+    other.ranks = 3;
+    refused(&other, "has state of its own for each of 2 ranks, and this run has 3");
+    other.ranks = 2;
+    other.compression = LK_COMPRESSION_NONE;
+    refused(&other, "it is of another model, optimizer or scheme");
+    other.scheme = LK_SHARDING_LOCAL_SGD;
+    refused(&other, "it is of another model, optimizer or scheme");
+    free(other.resume);
 }
 END_TEST
 
@@ -219,12 +271,6 @@ END_TEST
 
 /* ---- Files that are not taken ---- */
 
-static void refused(struct run *r, const char *says)
-{
-    ck_assert_int_ne(train(r), LK_OK);
-    ck_assert_msg(strstr(lk_error_text(), says) != NULL, "%s", lk_error_text());
-}
-
 /* Change a byte in the middle of a file. */
 static void damage(const char *path)
 {
@@ -271,7 +317,7 @@ START_TEST(of_another_run)
     refused(&r, "none is left");
     r.steps = STEPS;
     r.optimizer = LK_OPTIM_SGD;
-    refused(&r, "it is of another model or optimizer");
+    refused(&r, "it is of another model, optimizer or scheme");
     r.momentum = 0.9;
     refused(&r, "has no 'optimizer.momentum.");
     free(r.resume);
@@ -401,6 +447,7 @@ SUITE(checkpoint, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(t, goes_on_bit_for_bit, 0, (int)LK_COUNT(kinds));
+    tcase_add_test(t, own_state_is_of_its_ranks);
     tcase_add_test(t, other_ranks_go_on);
     tcase_add_test(t, keeps_the_last);
     tcase_add_test(t, damaged_one_offers_the_one_before);

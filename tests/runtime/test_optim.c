@@ -158,7 +158,7 @@ START_TEST(follows_the_formulas)
         for (size_t p = 0; p < PARAMS && (c->kind == LK_OPTIM_LARS || c->kind == LK_OPTIM_LAMB);
              p++)
             layerwise_step(c, w[p], grad[p], m[p], v[p], elems[p], decays[p], t);
-        lk_optim_begin(o, params, rows[_i].buckets ? &plan : NULL, c->learning_rate, t);
+        lk_optim_begin(o, params, rows[_i].buckets ? &plan : NULL, c->learning_rate, t, 1);
         for (size_t b = 0; b < (rows[_i].buckets ? plan.n_buckets : 1); b++)
             ck_assert_int_eq(lk_optim_update(o, s, rows[_i].buckets ? b : LK_OPTIM_ALL), LK_OK);
         ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(WAIT_PLENTY_NS)), LK_OK);

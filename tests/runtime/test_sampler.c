@@ -13,7 +13,7 @@ static struct lk_sampler *make(size_t samples, int ranks, int rank, bool shuffle
                                   .ranks = ranks,
                                   .rank = rank,
                                   .shuffle = shuffle,
-                                  .drop_last = drop_last,
+                                  .uneven = drop_last ? LK_UNEVEN_DROP : LK_UNEVEN_PAD,
                                   .seed = 7};
     struct lk_sampler *s = NULL;
 

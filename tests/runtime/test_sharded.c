@@ -425,10 +425,6 @@ START_TEST(what_is_not_built_is_refused)
     train(&run);
     ck_assert_msg(strstr(run.of[1].text, "sharding zero2: the planted fault"), "%s",
                   run.of[1].text);
-    run.plant = LK_PLANT_NONE;
-    run.sharding = LK_SHARDING_ASYNC;
-    train(&run);
-    ck_assert_msg(strstr(run.of[0].text, "sharding async is not built"), "%s", run.of[0].text);
 }
 END_TEST
 

@@ -49,17 +49,21 @@ static const struct shape {
     int accumulation, prefetch;
     bool no_sync;
     const char *model, *fuse;
+    enum lk_optim_kind optim;
 } shapes[] = {
-    {1, 0, true, "gpt-nano", "none"},
-    {1, 2, true, "gpt-nano", "none"},
-    {3, 0, true, "gpt-nano", "none"},
-    {3, 2, true, "gpt-nano", "none"},
-    {3, 2, false, "gpt-nano", "none"},
-    {2, 1, true, "mlp", "none"},
-    {1, 0, true, "gpt-nano", "loss,gelu"},
-    {3, 0, true, "gpt-nano", "bias"},
-    {3, 2, false, "gpt-nano", "loss,bias,gelu"},
-    {2, 1, true, "mlp", "loss,bias"},
+    {1, 0, true, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {1, 2, true, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {3, 0, true, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {3, 2, true, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {3, 2, false, "gpt-nano", "none", LK_OPTIM_ADAMW},
+    {2, 1, true, "mlp", "none", LK_OPTIM_ADAMW},
+    {1, 0, true, "gpt-nano", "loss,gelu", LK_OPTIM_ADAMW},
+    {3, 0, true, "gpt-nano", "bias", LK_OPTIM_ADAMW},
+    {3, 2, false, "gpt-nano", "loss,bias,gelu", LK_OPTIM_ADAMW},
+    {2, 1, true, "mlp", "loss,bias", LK_OPTIM_ADAMW},
+    {2, 1, true, "resnet-small", "none", LK_OPTIM_SGD},
+    {1, 2, true, "resnet-small", "none", LK_OPTIM_LARS},
+    {1, 0, true, "vgg16", "none", LK_OPTIM_LAMB},
 };
 
 static struct lk_train_config shaped(const char *device, const struct shape *s)
@@ -69,6 +73,15 @@ static struct lk_train_config shaped(const char *device, const struct shape *s)
     c.model.name = s->model;
     if (!strcmp(s->model, "mlp"))
         c.model.channels = 32;
+    if (!strcmp(s->model, "resnet-small") || !strcmp(s->model, "vgg16"))
+        c.model = (struct lk_model_config){.name = s->model,
+                                           .channels = 4,
+                                           .image = s->model[0] == 'v' ? 32 : 8,
+                                           .vocab = 5,
+                                           .seed = 3};
+    c.optim.kind = s->optim;
+    c.optim.momentum = s->optim == LK_OPTIM_SGD || s->optim == LK_OPTIM_LARS ? 0.9 : 0;
+    c.optim.trust = 0.01;
     c.reducer.no_sync = s->no_sync;
     if (!strcmp(device, "cuda"))
         ck_assert_int_eq(lk_fuse_parse(s->fuse, &c.fuse), LK_OK);
@@ -171,11 +184,12 @@ static const struct {
     bool bf16;
     double rate;
     const char *fuse;
+    double scale; /* of the loss; 0: it is not scaled */
 } narrow[] = {
-    {"gpt", false, 1e-2, "none"},           {"gpt", true, 1e-2, "none"},
-    {"mlp", false, 1e-2, "none"},           {"mlp", true, 1e-3, "none"},
-    {"gpt", false, 1e-2, "loss,bias,gelu"}, {"gpt", true, 1e-2, "loss,bias,gelu"},
-    {"mlp", true, 1e-3, "loss,bias"},
+    {"gpt", false, 1e-2, "none", 0},           {"gpt", true, 1e-2, "none", 0},
+    {"mlp", false, 1e-2, "none", 0},           {"mlp", true, 1e-3, "none", 0},
+    {"gpt", false, 1e-2, "loss,bias,gelu", 0}, {"gpt", true, 1e-2, "loss,bias,gelu", 0},
+    {"mlp", true, 1e-3, "loss,bias", 0},       {"gpt", true, 1e-2, "loss,bias,gelu", 1024},
 };
 enum { NARROW_STEPS = 12 };
 
@@ -193,6 +207,8 @@ static struct lk_train_config narrow_config(int i)
     c.local_batch = 8;
     c.samples = 64;
     c.optim.learning_rate = narrow[i].rate;
+    if (narrow[i].scale > 0)
+        c.scaler = (struct lk_scaler_config){LK_LOSS_SCALE_DYNAMIC, narrow[i].scale, NARROW_STEPS};
     ck_assert_int_eq(lk_fuse_parse(narrow[i].fuse, &c.fuse), LK_OK);
     return c;
 }
@@ -208,6 +224,8 @@ START_TEST(narrow_factors_verify)
     /* The factors were rounded: far more than float32 would show. */
     ck_assert_double_gt(result.verify_max_error, 1e-4);
     ck_assert_double_lt(result.verify_max_error, result.verify_allowed);
+    if (narrow[_i].scale > 0)
+        ck_assert_double_eq(result.loss_scale, 2 * narrow[_i].scale);
     printf("verify: %s in %s: largest error %.2g, where %.2g is allowed\n", c.model.name,
            narrow[_i].bf16 ? "bfloat16" : "tf32", result.verify_max_error, result.verify_allowed);
     c.reducer.plant = LK_PLANT_WRONG_DIVISOR;

@@ -38,7 +38,7 @@ static enum lk_status train(struct rank *me)
                                 .local_batch = LOCAL_BATCH,
                                 .steps = 3,
                                 .samples = 64, /* on many ranks an epoch ends within the run */
-                                .sampler.shuffle = true,
+                                .sampler = {.shuffle = true, .uneven = LK_UNEVEN_DROP},
                                 .seed = 11,
                                 .verify = true,
                                 .timeout_ns = timeout_ns};

@@ -100,7 +100,6 @@ static const struct {
     {LK_SHARDING_LOCAL_SGD, USUAL, 2.0 / H, 0, 0},
     {LK_SHARDING_DILOCO, USUAL, 2.0 / H, 0, 0},
     {LK_SHARDING_ASYNC, USUAL, 2, 0, 0},
-    {LK_SHARDING_ASYNC, LK_REDUCTION_EVERY, K + 1, 0, 0},
 };
 
 START_TEST(a_scheme_moves_what_its_formula_says)
@@ -210,12 +209,54 @@ START_TEST(what_the_job_adds)
     ck_assert_double_eq(v.steps[0].ready, 0.25);
     ck_assert_double_eq(v.steps[0].need, 0.25);
     lk_volume_fini(&v);
-    c.sharding = LK_SHARDING_ASYNC;
+    lk_config_shard(&c, LK_SHARDING_ASYNC, LK_REDUCTION_LAST);
     ck_assert_int_eq(lk_volume_init(&v, &f.job, &c), LK_EUSAGE);
     c.sharding = LK_SHARDING_DDP;
+    c.staleness = 0;
     f.job.n_sync_bn = 0;
     f.job.find_unused_parameters = true;
     ck_assert_double_eq_tol(sent(&f, &c) - whole, 2.0 * (N - 1) / N * TENSORS * 4, 1e-6);
+}
+END_TEST
+
+/* What the update needs of all gradients: 4 bytes among those who share them, behind the last
+ * gradient and before parameters are gathered; where every rank has all gradients, nothing. */
+START_TEST(update_asks_for_a_norm)
+{
+    static const struct {
+        enum lk_sharding sharding;
+        int ranks; /* 0: none tells another */
+    } rows[] = {{LK_SHARDING_DDP, 0},   {LK_SHARDING_ZERO1, N},    {LK_SHARDING_ZERO2, N},
+                {LK_SHARDING_ZERO3, N}, {LK_SHARDING_GRAD_OP, N},  {LK_SHARDING_HSDP, GROUP},
+                {LK_SHARDING_ASYNC, 0}, {LK_SHARDING_LOCAL_SGD, 0}};
+    struct fixture f;
+    struct lk_config c = plain();
+
+    for (size_t r = 0; r < LK_COUNT(rows); r++)
+        for (int because = 0; because < 3; because++) {
+            int found = 0;
+            struct lk_volume v;
+
+            fixture_init(&f);
+            c.averaging_period = H;
+            lk_config_shard(&c, rows[r].sharding, LK_REDUCTION_LAST);
+            f.job.global_norm = because == 1;
+            c.grad_dtype = because == 2 ? LK_GRAD_F16 : LK_GRAD_OWN;
+            v = volume(&f, &c);
+            for (size_t i = 0; i < v.n; i++) {
+                if (v.steps[i].bytes != 4)
+                    continue;
+                found++;
+                ck_assert_int_eq(v.steps[i].coll, LK_ALL_REDUCE);
+                ck_assert_int_eq(v.colls[i].ranks, rows[r].ranks);
+                ck_assert(!v.steps[i].every_micro_batch);
+                ck_assert_double_eq(v.steps[i].need, LK_STEP_OPTIMIZER);
+                for (size_t k = i + 1; k < v.n; k++)
+                    ck_assert_double_gt(v.steps[k].ready, LK_STEP_OPTIMIZER);
+            }
+            ck_assert_int_eq(found, because && rows[r].ranks);
+            lk_volume_fini(&v);
+        }
 }
 END_TEST
 
@@ -228,7 +269,7 @@ START_TEST(no_scheme_waits_for_itself)
     struct lk_volume v;
 
     fixture_init(&f);
-    c.sharding = (enum lk_sharding)_i;
+    lk_config_shard(&c, (enum lk_sharding)_i, LK_REDUCTION_LAST);
     c.averaging_period = H;
     if (c.sharding != LK_SHARDING_ASYNC) {
         f.job.sync_bn = bn;
@@ -259,6 +300,8 @@ static bool random_config(struct lk_rng *g, struct lk_config *c)
     c->cap_bytes = c->first_bytes = (uint64_t)1 << (18 + lk_rng_below(g, 8));
     lk_config_shard(c, (enum lk_sharding)lk_rng_below(g, LK_SHARDING_COUNT), LK_REDUCTION_LAST);
     c->averaging_period = 1 + (int)lk_rng_below(g, 60);
+    if (c->staleness) /* it reduces in the last micro-batch alone */
+        c->accumulation = 1;
     if (c->sharding == LK_SHARDING_HSDP)
         c->shard_group = c->world_size > 4 && lk_rng_below(g, 2) ? 4 : 2;
     return lk_sharding_traits(c->sharding)->gradients;
@@ -361,6 +404,7 @@ SUITE(volume, tc)
     tcase_add_test(tc, two_bytes_halve_float32);
     tcase_add_test(tc, powersgd_sends_factors);
     tcase_add_test(tc, what_the_job_adds);
+    tcase_add_test(tc, update_asks_for_a_norm);
     tcase_add_loop_test(tc, no_scheme_waits_for_itself, 0, LK_SHARDING_COUNT);
     tcase_add_test(tc, bytes_fall_and_memory_grows_with_later_reduction);
     tcase_add_test(tc, groups_sit_where_they_should);

@@ -38,6 +38,10 @@ PARTS = [
 # Rows of docs/support.md, and the parts (or suites) that must pass before a row may claim a run.
 FEATURES = [
     ("CUDA kernels of every op", ["suites/kernels"]),
+    (
+        "CUDA kernels of networks of images, LARS, LAMB and PowerSGD",
+        [f"suites/kernels/{case}" for case in ("pixels", "convolution", "batchnorm", "maxpool", "avgpool", "add_relu", "layerwise", "orthogonalize")],
+    ),
     ("attention by cuDNN", ["suites/cudnn"]),
     ("training on a GPU, float32 and bfloat16", ["ddp"]),
     ("the step as a CUDA graph", ["graph"]),

@@ -21,7 +21,7 @@ SETUPS = {
     "cuda": Setup(
         options=["--device", "cuda"],
         dtypes=["float32", "bfloat16"],
-        verified=[("gpt-nano", 4, 20), ("gpt-micro", 1, 6)],
+        verified=[("gpt-nano", 4, 20), ("gpt-micro", 1, 6), ("resnet-small", 2, 4)],
         comm="nccl",
         shared=["--share-gpu"],
         big="gpt2-124m",
