@@ -380,6 +380,10 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
                              "verified: largest gradient error %.2g of the float64 reference, "
                              "where %.2g is allowed; parameters bit-identical on all ranks",
                              worst, allowed));
+    if (*s->points[most->point].config.batches)
+        LK_PASS(lk_page_note(page,
+                             "samples of a micro-batch on each rank: %s; the table has the most",
+                             s->points[most->point].config.batches));
     return add_scale_note(most, page);
 }
 

@@ -2,6 +2,7 @@
  * of the ranks. */
 #include "base/array.h"
 #include "base/stats.h"
+#include "facts/rank_batches.h"
 #include "profiler/analysis/analysis_impl.h"
 
 #include <math.h>
@@ -214,11 +215,55 @@ find_own(struct lk_analysis *a, enum lk_finding_id id, enum lk_loss loss, unsign
     return LK_OK;
 }
 
+/* Return the lower median of the ranks' batches. */
+static int common_batch(const struct lk_rank_batches *b)
+{
+    int least = 0;
+
+    for (int k = 0; k < b->n; k++) { /* the smallest batch that half of the ranks do not exceed */
+        int up_to = 0;
+
+        for (int i = 0; i < b->n; i++)
+            up_to += b->of[i].batch <= b->of[k].batch ? b->of[i].ranks : 0;
+        if (2 * up_to >= b->ranks && (!least || b->of[k].batch < least))
+            least = b->of[k].batch;
+    }
+    return least;
+}
+
+/* Say of slow ranks, from a finding on, that they have more samples than is common: a batch of
+ * their own is why they compute longer, and what to change. */
+static enum lk_status name_batches(struct lk_analysis *a, size_t first)
+{
+    const struct lk_run_info *info = lk_run_about(a->run);
+    struct lk_rank_batches b;
+    int common;
+
+    if (!*info->local_batches)
+        return LK_OK;
+    LK_PASS(lk_rank_batches_parse(info->local_batches, &b));
+    common = common_batch(&b);
+    for (size_t i = first; i < a->n_findings; i++) {
+        struct lk_finding *f = &a->findings[i];
+        int own = f->rank < 0 ? 0 : lk_rank_batches_at(&b, lk_run_rank(a->run, (size_t)f->rank));
+
+        if (own <= common)
+            continue;
+        LK_PASS(lk_text_add(&f->text, "; it has %d samples a micro-batch, where %d are common", own,
+                            common));
+        f->next = "give it fewer samples: --rank-batches=balanced of whatif names the split";
+    }
+    return LK_OK;
+}
+
 enum lk_status lk_find_slow_rank_(struct lk_analysis *a)
 {
-    return find_own(a, LK_FINDING_SLOW_RANK, LK_LOSS_SLOW_RANK,
-                    1U << LK_PART_FORWARD | 1U << LK_PART_BACKWARD,
-                    "slow rank: %s computes %s a step longer than the common pace");
+    size_t first = a->n_findings;
+
+    LK_PASS(find_own(a, LK_FINDING_SLOW_RANK, LK_LOSS_SLOW_RANK,
+                     1U << LK_PART_FORWARD | 1U << LK_PART_BACKWARD,
+                     "slow rank: %s computes %s a step longer than the common pace"));
+    return name_batches(a, first);
 }
 
 enum lk_status lk_find_rank_input_(struct lk_analysis *a)

@@ -117,6 +117,33 @@ START_TEST(causes_stand_over_consequences)
 }
 END_TEST
 
+/* A rank with more samples than the others computes longer for that: the finding says it, and what
+ * to change; of a slow rank with fewer it does not. */
+START_TEST(a_larger_batch_is_named)
+{
+    static const char *const batches[] = {"8+12", "12+8"};
+    const struct step_model m = step_model_default((struct step_model){.slow = {0, 0.5}});
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+    const struct lk_finding *f;
+
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < m.ranks; k++) {
+        traces[k].info.local_batch = 12;
+        strcpy(traces[k].info.local_batches, batches[_i]);
+    }
+    analyze_traces(traces, m.ranks, &run, &a);
+    f = find(&a, LK_FINDING_SLOW_RANK);
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(f->rank, 1);
+    ck_assert_int_eq(strstr(f->text, "12 samples a micro-batch, where 8 are common") != NULL,
+                     _i == 0);
+    ck_assert_int_eq(strstr(f->next, "--rank-batches=balanced") != NULL, _i == 0);
+    fini(&a, &run);
+}
+END_TEST
+
 /* ---- Who is to blame ---- */
 
 static struct step_model planted(enum lk_finding_id fault, int rank, double lost_s)
@@ -552,6 +579,7 @@ END_TEST
 
 SUITE(findings, t)
 {
+    tcase_add_loop_test(t, a_larger_batch_is_named, 0, 2);
     tcase_add_loop_test(t, checkpoints, 0, 6);
     tcase_add_loop_test(t, small_buckets, 0, 4);
     tcase_add_loop_test(t, unused_parameters, 0, 4);
