@@ -83,11 +83,13 @@ out:
     return st;
 }
 
-/* Say what the batches of ranks that gain most bring, and how they are run. */
+/* Say what the batches of ranks that gain most bring, and how they are run. Batches that no run had
+ * cannot be called best: the run that measures them is named. */
 static enum lk_status say_batches(const struct lk_forecast *f, struct lk_page *page)
 {
     const struct lk_forecast_point *found = NULL;
     char list[LK_RANK_BATCHES_TEXT] = "", step[32];
+    bool measured;
 
     for (const struct lk_forecast_point *p = f->points; p < f->points + f->n_points; p++)
         if (*p->config.batches && p->gain.known && p->gain.ratio > 1 &&
@@ -95,14 +97,17 @@ static enum lk_status say_batches(const struct lk_forecast *f, struct lk_page *p
             found = p;
     if (found)
         lk_rank_batches_list(found->config.batches, list, sizeof list);
-    return *list ? lk_page_say(page,
-                               "Local batches %s of %d GPUs: %s a step, %+.1f %% throughput (%+.1f "
-                               "to %+.1f) against now, by lockstep run --local-batch=%s.",
-                               found->config.batches, found->config.world_size,
-                               lk_units_format(LK_DIM_TIME, found->step_s, step, sizeof step),
-                               100 * (found->gain.ratio - 1), 100 * (found->gain.lo - 1),
-                               100 * (found->gain.hi - 1), list)
-                 : LK_OK;
+    if (!*list)
+        return LK_OK;
+    measured = !strstr(found->evidence_text, "local batch"); /* else it is extrapolated on it */
+    return lk_page_say(
+        page,
+        "Local batches %s of %d GPUs: %s a step, %+.1f %% throughput (%+.1f to "
+        "%+.1f) against now, %s lockstep run --local-batch=%s%s.",
+        found->config.batches, found->config.world_size,
+        lk_units_format(LK_DIM_TIME, found->step_s, step, sizeof step),
+        100 * (found->gain.ratio - 1), 100 * (found->gain.lo - 1), 100 * (found->gain.hi - 1),
+        measured ? "by" : "but such batches were not measured:", list, measured ? "" : " does");
 }
 
 enum lk_status forecast_page_answer(const struct lk_forecast *f, bool whatif, struct lk_page *page)

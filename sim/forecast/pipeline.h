@@ -198,6 +198,8 @@ enum lk_status lk_goal_tell(const struct lk_pipeline *w, const struct lk_goal_an
 
 /* Say what the points say, and note what they rest on. */
 enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *gains);
+/* Note what the points of a comparison rest on. */
+enum lk_status lk_pipeline_note_gains(const struct lk_pipeline *w);
 /* Write the machine of a point: "inter bandwidth x2, slow rank 3:1.1"; "as it is". */
 void lk_pipeline_machine_words(const struct lk_pipeline *w, size_t point, char *out, size_t size);
 /* Write the settings of a point in which it differs from others at its count; "as they are". */
