@@ -21,7 +21,8 @@ static bool is_bounded(const struct lk_prediction *p, const struct lk_prediction
     const struct lk_config *a = &p->config, *b = &r->config;
 
     return isnan(p->measured_s) && a->world_size >= b->world_size &&
-           a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
+           a->local_batch == b->local_batch && !strcmp(a->batches, b->batches) &&
+           a->accumulation == b->accumulation &&
            (lk_config_replicas(b) == 1 ||
             (lk_config_same_scheme(a, b) && a->cap_bytes == b->cap_bytes));
 }

@@ -141,10 +141,9 @@ struct shares {
 static struct shares shares_of(const struct seek *s, size_t point)
 {
     const struct lk_forecast_point *p = &s->w->out->points[point];
-    const struct lk_item *i = item_of(s->w, point);
     const struct lk_plan *q = &p->plan;
     const struct lk_goal *g = s->goal;
-    double rate = lk_config_samples(&i->config) / i->at.step_s;
+    double rate = lk_pipeline_speed(s->w, point);
     struct shares r = {.of_time = beyond_step(p, q->time_to_target_h, q->time_to_target_lo_h,
                                               q->time_to_target_hi_h, s->reach),
                        .of_cost = beyond_step(p, q->cost_to_target, q->cost_to_target_lo,
@@ -386,7 +385,6 @@ static void figures(const struct lk_pipeline *w, size_t point, char *out, size_t
 {
     const struct lk_forecast_point *p = &w->out->points[point];
     const struct lk_plan *q = &p->plan;
-    const struct lk_item *i = item_of(w, point);
     char n[4][32];
 
     snprintf(out, size, "%.3g h (%.3g to %.3g), %s %s (%s to %s), %s samples/s",
@@ -395,7 +393,7 @@ static void figures(const struct lk_pipeline *w, size_t point, char *out, size_t
              lk_answer_number(q->cost_to_target, n[0], sizeof n[0]),
              lk_answer_number(q->cost_to_target_lo, n[1], sizeof n[1]),
              lk_answer_number(q->cost_to_target_hi, n[2], sizeof n[2]),
-             lk_answer_number(lk_config_samples(&i->config) / i->at.step_s, n[3], sizeof n[3]));
+             lk_answer_number(lk_pipeline_speed(w, point), n[3], sizeof n[3]));
 }
 
 static enum lk_status say_choice(const struct lk_pipeline *w, const char *what, size_t point)

@@ -167,6 +167,42 @@ START_TEST(the_split_is_named_with_its_command)
 }
 END_TEST
 
+static const char node_text[] =
+    "{\"schema\": \"lockstep-cluster\", \"version\": 1, \"name\": \"node\", \"preset\": false, "
+    "\"nodes\": 1, \"gpus_per_node\": 2, \"gpu\": \"timed\", "
+    "\"intra\": {\"latency\": {\"value\": 5, \"unit\": \"us\", \"source\": \"hand\"}, "
+    "\"bandwidth\": {\"value\": 20, \"unit\": \"GB/s\", \"source\": \"hand\"}}}";
+
+/* A run with a slow rank, on links that no machine's loopback contradicts: step, throughput and
+ * gain of a split are one number each, of one another, and those of predict. Its samples a second
+ * may be more than those of equal batches allow. */
+START_TEST(one_split_has_one_step)
+{
+    double now, step, throughput, gain, asked;
+    struct shell_result r;
+
+    r = shell_program(scratch_dir,
+                      "run -n2 -b32 --device=timed --slow-rank=1:2 --steps=20 "
+                      "--model=gpt --layers=2 --heads=2 --channels=64 --context=32 --vocab=256 "
+                      "--no-pin --out=r");
+    ck_assert_msg(r.code == 0, "%s", r.text);
+    free(scratch_put("cluster.json", node_text, sizeof node_text - 1));
+    r = shell_program(scratch_dir,
+                      "whatif r/job.json cluster.json --gpus=2 --format=csv "
+                      "--rank-batches=equal,45+19 2>/dev/null | "
+                      "awk -F, '$3 == 32 { now = $9 } $3 == 45 { print now, $6, $9, $21 }'");
+    ck_assert_msg(sscanf(r.text, "%lf %lf %lf %lf", &now, &step, &throughput, &gain) == 4, "%s",
+                  r.text);
+    ck_assert_double_eq_tol(64 / step, throughput, 1e-6 * throughput);
+    ck_assert_double_eq_tol(1 + gain / 100, throughput / now, 1e-6);
+    r = shell_program(scratch_dir, "predict r/job.json cluster.json --gpus=2 --format=csv "
+                                   "--rank-batches=45+19 2>/dev/null | "
+                                   "awk -F, 'NR == 2 { print $6 }'");
+    ck_assert_int_eq(sscanf(r.text, "%lf", &asked), 1);
+    ck_assert_double_eq_tol(asked, step, 1e-9 * step);
+}
+END_TEST
+
 SUITE(uneven_cli, c)
 {
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
@@ -175,4 +211,5 @@ SUITE(uneven_cli, c)
     tcase_add_test(c, batches_are_in_the_files);
     tcase_add_loop_test(c, what_makes_no_sense_is_refused, 0, LK_COUNT(bad));
     tcase_add_test(c, the_split_is_named_with_its_command);
+    tcase_add_test(c, one_split_has_one_step);
 }
