@@ -1,4 +1,4 @@
-/* What the implementations of orthogonalize share: the columns that replace dependent ones. */
+/* The implementations of orthogonalize share the columns that replace dependent ones. */
 #ifndef LK_KERNELS_LOWRANK_H
 #define LK_KERNELS_LOWRANK_H
 

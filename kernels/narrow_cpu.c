@@ -114,7 +114,7 @@ static enum lk_status run_wide(struct lk_narrow *scratch, const struct lk_op *op
 
 /* ---- Optimizers ---- */
 
-/* What the arguments of all optimizers begin with. */
+/* The arguments of all optimizers begin with these members. */
 struct table {
     const struct lk_optim_tensor *tensors;
     size_t n_tensors;

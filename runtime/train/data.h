@@ -92,7 +92,7 @@ struct lk_shares_config {
     enum lk_divide divide; /* with LK_UNEVEN_JOIN */
 };
 
-/* Of one rank, in one micro-batch. */
+/* A rank has these samples in a micro-batch. */
 struct lk_share {
     uint64_t epoch;
     size_t first; /* of its samples, in sampler order */

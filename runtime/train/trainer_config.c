@@ -1,5 +1,5 @@
-/* What a configuration cannot be. The options of a run say it in their words before; this holds for
- * whoever makes one. */
+/* Configurations that no run can have are refused here. The options of a run say it in their words
+ * before; this holds for whoever makes one. */
 #include "runtime/train/trainer_impl.h"
 
 enum lk_status lk_trainer_check_config(const struct lk_train_config *c)

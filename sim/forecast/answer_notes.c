@@ -1,4 +1,4 @@
-/* What the points of a comparison rest on: the notes of its answer. */
+/* The notes of a comparison's answer say what its points rest on. */
 #include "sim/forecast/forecast.h"
 #include "sim/forecast/pipeline.h"
 

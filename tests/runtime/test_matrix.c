@@ -23,6 +23,7 @@
 #include "tests/rigs/small_train.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
+#include "tests/rigs/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -216,30 +217,6 @@ static void train(struct run *run)
         ck_assert_msg(ranks[r].status == LK_OK, "%s: rank %d: %s", name, r, ranks[r].text);
 }
 
-/* Return by how much files of weights differ at most: floats behind a line of text. */
-static double apart(const char *a, const char *b)
-{
-    char *text[2] = {NULL, NULL};
-    size_t size[2], head;
-    double most = 0;
-
-    must(lk_file_read_max(a, SIZE_MAX, &text[0], &size[0]));
-    must(lk_file_read_max(b, SIZE_MAX, &text[1], &size[1]));
-    ck_assert_uint_eq(size[0], size[1]);
-    head = (size_t)((char *)memchr(text[0], '\n', size[0]) - text[0]) + 1;
-    ck_assert_mem_eq(text[0], text[1], head);
-    for (size_t at = head; at < size[0]; at += sizeof(float)) {
-        float x, y;
-
-        memcpy(&x, text[0] + at, sizeof x);
-        memcpy(&y, text[1] + at, sizeof y);
-        most = fmax(most, fabs((double)x - (double)y));
-    }
-    free(text[0]);
-    free(text[1]);
-    return most;
-}
-
 /* Return what rounding takes of what the steps gained. */
 static double rounding(const struct run *run, const double *loss)
 {
@@ -277,7 +254,7 @@ static void check_cell(const struct cell *c)
         ck_assert_msg(fabs(all.loss[i] - one.loss[i]) <= tolerance,
                       "%s: the loss of step %d is %.8g, not %.8g +- %.2g", name, i, all.loss[i],
                       one.loss[i], tolerance);
-    off = apart(all.weights, one.weights);
+    off = weights_apart(all.weights, one.weights);
     if (!lk_hook_rounds(&scheme_of(c)->hook))
         ck_assert_msg(off <= model->tolerance, "%s: weights differ by %.2g", name, off);
     else if (all.ranks > 1)

@@ -14,6 +14,7 @@
 #include "tests/rigs/small_train.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
+#include "tests/rigs/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -135,39 +136,6 @@ static void must_train(struct run *run)
         ck_assert_msg(run->of[r].status == LK_OK, "rank %d: %s", r, run->of[r].text);
 }
 
-/* Read the weights of a file behind its line of text; the caller frees. */
-static float *read_weights(const char *name, size_t *n)
-{
-    char *path = scratch_path(scratch_dir, name), *text = NULL;
-    size_t size, head;
-    float *out;
-
-    ck_assert_int_eq(lk_file_read_max(path, SIZE_MAX, &text, &size), LK_OK);
-    head = (size_t)((char *)memchr(text, '\n', size) - text) + 1;
-    *n = (size - head) / sizeof *out;
-    out = malloc(*n * sizeof *out);
-    ck_assert_ptr_nonnull(out);
-    memcpy(out, text + head, *n * sizeof *out);
-    free(text);
-    free(path);
-    return out;
-}
-
-/* Return the largest difference of two files of weights. */
-static double weights_apart(const char *a, const char *b)
-{
-    size_t n[2];
-    float *x = read_weights(a, &n[0]), *y = read_weights(b, &n[1]);
-    double most = 0;
-
-    ck_assert_uint_eq(n[0], n[1]);
-    for (size_t i = 0; i < n[0]; i++)
-        most = fmax(most, fabs((double)x[i] - (double)y[i]));
-    free(x);
-    free(y);
-    return most;
-}
-
 /* ---- Ranks are one rank ---- */
 
 static const struct {
@@ -220,7 +188,7 @@ START_TEST(ranks_are_one_rank)
     for (int i = 0; i < STEPS; i++)
         ck_assert_double_eq_tol(own.loss[i], one.loss[i], 4 * u);
     ck_assert_double_lt(one.loss[STEPS - 1], one.loss[0] - 5 * 4 * u);
-    ck_assert_double_le(weights_apart("own", "one"), 2 * u);
+    ck_assert_double_le(weights_apart_in_scratch("own", "one"), 2 * u);
     ck_assert_double_le(own.result.verify_max_error, own.result.verify_allowed);
     ck_assert_int_eq(own.result.overflown, 0);
 }
@@ -245,7 +213,7 @@ START_TEST(two_ranks_that_shard_have_the_bits_of_ddp)
     sharded.weights = "sharded";
     must_train(&ddp);
     must_train(&sharded);
-    ck_assert_double_eq(weights_apart("ddp", "sharded"), 0);
+    ck_assert_double_eq(weights_apart_in_scratch("ddp", "sharded"), 0);
 }
 END_TEST
 
@@ -349,7 +317,7 @@ START_TEST(scale_changes_no_bit)
     scaled.scaler = (struct lk_scaler_config){LK_LOSS_SCALE_FIXED, 1024, 0};
     must_train(&plain);
     must_train(&scaled);
-    ck_assert_double_eq(weights_apart("plain", "scaled"), 0);
+    ck_assert_double_eq(weights_apart_in_scratch("plain", "scaled"), 0);
     ck_assert_double_eq(scaled.result.loss_scale, 1024);
     if (plain.noise) /* norms are those of gradients, not of scaled ones */
         ck_assert_double_eq(scaled.result.noise.value, plain.result.noise.value);
@@ -418,7 +386,7 @@ START_TEST(overflow_on_one_rank_is_skipped_on_all)
     must_train(&before);
     ck_assert_int_eq(hit.result.overflown, 1);
     ck_assert_double_eq(hit.result.loss_scale, LK_SCALER_START / 2);
-    ck_assert_double_eq(weights_apart("hit", "before"), 0);
+    ck_assert_double_eq(weights_apart_in_scratch("hit", "before"), 0);
     ck_assert(isfinite(hit.loss[1]));
 }
 END_TEST
@@ -550,7 +518,7 @@ START_TEST(runs_go_on_bit_for_bit)
     must_train(&rest);
     for (int i = 4; i < STEPS; i++)
         ck_assert_double_eq(rest.loss[i], whole.loss[i]);
-    ck_assert_double_eq(weights_apart("whole", "rest"), 0);
+    ck_assert_double_eq(weights_apart_in_scratch("whole", "rest"), 0);
     ck_assert_double_eq(rest.result.loss_scale, whole.result.loss_scale);
     ck_assert_int_eq(rest.result.overflown, 1);
     free(path);

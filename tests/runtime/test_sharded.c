@@ -14,6 +14,7 @@
 #include "tests/rigs/small_train.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
+#include "tests/rigs/weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -127,46 +128,6 @@ static void must_train(struct run *run)
                       lk_sharding_name(run->sharding), run->ranks, r, run->of[r].text);
 }
 
-/* Read the weights of a run: the floats behind the line of JSON. */
-static float *weights_of(const char *name, size_t *out_n)
-{
-    char *path = scratch_path(scratch_dir, name), *text = NULL, *line;
-    FILE *f = fopen(path, "rb");
-    float *w = NULL;
-    long size;
-
-    ck_assert_ptr_nonnull(f);
-    ck_assert_int_eq(fseek(f, 0, SEEK_END), 0);
-    size = ftell(f);
-    rewind(f);
-    ck_assert_int_eq(lk_alloc(&text, (size_t)size, 1), LK_OK);
-    ck_assert_uint_eq(fread(text, 1, (size_t)size, f), (size_t)size);
-    line = memchr(text, '\n', (size_t)size);
-    ck_assert_ptr_nonnull(line);
-    *out_n = (size_t)(text + size - line - 1) / sizeof *w;
-    ck_assert_int_eq(lk_alloc(&w, *out_n, sizeof *w), LK_OK);
-    memcpy(w, line + 1, *out_n * sizeof *w);
-    (void)fclose(f);
-    free(text);
-    free(path);
-    return w;
-}
-
-/* The largest difference of two runs' weights. */
-static double difference(const char *a, const char *b)
-{
-    size_t n, m;
-    float *x = weights_of(a, &n), *y = weights_of(b, &m);
-    double most = 0;
-
-    ck_assert_uint_eq(n, m);
-    for (size_t i = 0; i < n; i++)
-        most = fmax(most, fabs((double)x[i] - (double)y[i]));
-    free(x);
-    free(y);
-    return most;
-}
-
 /* ---- Equivalence ---- */
 
 static const struct scheme {
@@ -222,10 +183,10 @@ START_TEST(trains_as_one_rank_would)
                               "%s, %d ranks, accumulation %d: step %d has loss %.9g, one rank %.9g",
                               lk_sharding_name(s->sharding), many.ranks, many.accumulation, step,
                               many.loss[step], one.loss[step]);
-            ck_assert_msg(difference("one", "many") < bound,
+            ck_assert_msg(weights_apart_in_scratch("one", "many") < bound,
                           "%s, %d ranks, accumulation %d: weights differ by %g",
                           lk_sharding_name(s->sharding), many.ranks, many.accumulation,
-                          difference("one", "many"));
+                          weights_apart_in_scratch("one", "many"));
         }
 }
 END_TEST

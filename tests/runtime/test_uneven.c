@@ -12,6 +12,7 @@
 #include "tests/rigs/small_train.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
+#include "tests/rigs/weights.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -26,7 +27,8 @@ static const struct {
     size_t samples;
     enum lk_uneven uneven;
     int64_t most[4]; /* 0: none */
-    /* Of an epoch: micro-batches of whole steps, samples that are read, different ones. */
+    /* An epoch has so many micro-batches of whole steps, samples that are read, and different ones.
+     */
     size_t micro_batches, reads, kinds;
 } dealt[] = {
     {3, {0}, 2, 1, 20, LK_UNEVEN_DROP, {0}, 3, 18, 18},
@@ -291,28 +293,6 @@ static void free_results(struct together *t)
         lk_train_result_fini(&t->results[r]);
 }
 
-/* Compare two files of weights, in which parameters and buffers follow a line of text. */
-static void check_weights(const char *a, const char *b, double tolerance)
-{
-    char *text[2] = {NULL, NULL};
-    size_t size[2], head;
-
-    ck_assert_int_eq(lk_file_read_max(a, SIZE_MAX, &text[0], &size[0]), LK_OK);
-    ck_assert_int_eq(lk_file_read_max(b, SIZE_MAX, &text[1], &size[1]), LK_OK);
-    ck_assert_uint_eq(size[0], size[1]);
-    head = (size_t)((char *)memchr(text[0], '\n', size[0]) - text[0]) + 1;
-    for (size_t at = head; at < size[0]; at += sizeof(float)) {
-        float x, y;
-
-        memcpy(&x, text[0] + at, sizeof x);
-        memcpy(&y, text[1] + at, sizeof y);
-        ck_assert_msg(fabs((double)x - (double)y) <= tolerance, "byte %zu: %g and %g", at,
-                      (double)x, (double)y);
-    }
-    free(text[0]);
-    free(text[1]);
-}
-
 START_TEST(ranks_are_one_rank)
 {
     char *own = scratch_path(scratch_dir, "own"), *one = scratch_path(scratch_dir, "one");
@@ -325,7 +305,7 @@ START_TEST(ranks_are_one_rank)
         ck_assert_double_eq_tol(t.results[0].loss[i], alone.results[0].loss[i],
                                 settings[_i].tolerance);
     ck_assert_double_eq(t.results[0].samples, alone.results[0].samples);
-    check_weights(own, one, settings[_i].tolerance);
+    ck_assert_double_le(weights_apart(own, one), settings[_i].tolerance);
     free_results(&t);
     free_results(&alone);
     free(own);
@@ -377,7 +357,7 @@ START_TEST(goes_on_anywhere)
         run(&rest);
         for (int i = step; i < STEPS; i++)
             ck_assert_double_eq(rest.results[0].loss[i], whole.results[0].loss[i]);
-        check_weights(own, one, 0);
+        ck_assert_double_le(weights_apart(own, one), 0);
         free_results(&rest);
         free(from);
     }

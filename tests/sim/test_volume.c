@@ -219,7 +219,7 @@ START_TEST(what_the_job_adds)
 }
 END_TEST
 
-/* What the update needs of all gradients: 4 bytes among those who share them, behind the last
+/* The update asks for a norm of all gradients: 4 bytes among those who share them, behind the last
  * gradient and before parameters are gathered; where every rank has all gradients, nothing. */
 START_TEST(update_asks_for_a_norm)
 {
