@@ -231,8 +231,9 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
     LK_TRY(lk_alloc(&f, 1, sizeof *f));
     f->fd = -1;
     f->n_spans = n_spans;
-    /* powersgd has up to ten ops a tensor there, twice those of the compute track. */
-    f->n_comm_spans = info->compression == LK_COMPRESSION_POWERSGD ? 2 * n_spans : n_spans / 8;
+    /* Buckets of one tensor have a collective and its hops each; powersgd has up to ten ops a
+     * tensor there, twice those of the compute track. A ring takes space as it fills. */
+    f->n_comm_spans = info->compression == LK_COMPRESSION_POWERSGD ? 2 * n_spans : n_spans;
     atomic_flag_clear(&f->failing);
     LK_TRY(lk_strdup(&f->path, path));
     LK_TRY(lk_record_save_text(&lk_run_info_record, info, &text, &text_bytes));

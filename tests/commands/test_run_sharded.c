@@ -283,6 +283,47 @@ START_TEST(sends_by_the_rings_formula)
 }
 END_TEST
 
+/*
+ * The gradients of a step were ready before their collective began, however many steps compute is
+ * ahead of it, and no span is lost where every tensor is a bucket of its own.
+ */
+static const char *const late[] = {"--staleness=1", "--staleness=3", "--staleness=2 --overlap=none",
+                                   "--staleness=2 --overlap=partial"};
+
+START_TEST(late_gradients_are_ready_before_they_are_reduced)
+{
+    char *out = scratch_path(scratch_dir, "run"), *path;
+    struct row r = {.ranks = 2, .accumulation = 1};
+    struct lk_trace t = {0};
+    struct program p;
+    size_t n = 0;
+
+    program_run(&p, scratch_dir, 0,
+                "run -n2 --model=mlp --layers=6 --channels=24 --context=8 --vocab=32 --no-pin -b4 "
+                "--warmup=0 --steps=120 --bucket-cap=1B --out=%s --sharding=async %s "
+                "--fault=slow:rate=20MB/s,latency=100us",
+                out, late[_i]);
+    program_fini(&p);
+    path = in_run(&r, "rank0.trace.json.gz");
+    must(lk_trace_read(path, &t));
+    ck_assert_uint_eq(t.dropped, 0);
+    for (size_t i = 0; i < t.n_spans; i++) {
+        const struct lk_span *s = &t.spans[i].span;
+
+        if (s->kind != LK_SPAN_COLLECTIVE || s->index < 0)
+            continue;
+        ck_assert_msg(s->ready_ns <= s->start_ns, "bucket %d of step %u was ready %g us too late",
+                      (int)s->index, (unsigned)s->step,
+                      ((double)s->ready_ns - (double)s->start_ns) / 1e3);
+        n++;
+    }
+    ck_assert_uint_gt(n, 120);
+    lk_trace_fini(&t);
+    free(path);
+    free(out);
+}
+END_TEST
+
 SUITE(run_sharded, t)
 {
     tcase_set_timeout(t, 120);
@@ -291,4 +332,6 @@ SUITE(run_sharded, t)
     tcase_add_loop_test(t, is_replayed, 0, (int)LK_COUNT(rows));
     tcase_add_loop_test(t, bus_bandwidth_is_of_what_gradients_take, 0, (int)LK_COUNT(rows));
     tcase_add_loop_test(t, sends_by_the_rings_formula, 0, (int)LK_COUNT(sent));
+    tcase_add_loop_test(t, late_gradients_are_ready_before_they_are_reduced, 0,
+                        (int)LK_COUNT(late));
 }
