@@ -286,7 +286,7 @@ static enum lk_status measure_cpu(struct rank *r)
                                         .world_size = r->env->world_size,
                                         .store = r->store,
                                         .timeout_ns = lk_ns_from_s(o->timeout_s)};
-    const struct lk_probe_collectives_config collectives =
+    struct lk_probe_collectives_config collectives =
         calibrate_collectives_config(o, &r->plan, BURST_S);
     const struct lk_probe_compute_config compute = {.unit_target_s = COMPUTE_UNIT_S,
                                                     .effort.repetitions = (size_t)o->repetitions,
@@ -297,6 +297,7 @@ static enum lk_status measure_cpu(struct rank *r)
     struct lk_probe_overlap overlap = {0};
     enum lk_status st = LK_OK;
 
+    collectives.inside = r->env->nodes > 1 ? r->env->local_world_size : 0;
     LK_TRY(lk_comm_open("tcp", &comm, &r->comm));
     calibrate_announce(r->env, 0, COLLECTIVES_SHARE, "collectives");
     LK_TRY(lk_probe_collectives(r->comm, &collectives, &rows));

@@ -25,6 +25,7 @@ struct lk_probe_row {
     bool out_of_place;
     uint64_t bytes; /* after rounding, as in facts/coll.h */
     int ranks;
+    bool inside;       /* of one node: all nodes measured it at once */
     double estimate_s; /* what the communicator expects; NaN: it does not say, or was not asked */
     size_t burst;      /* calls a sample is the mean of: 1 where timed alone */
     size_t warmup;     /* of the n samples, the first ones */
@@ -36,7 +37,8 @@ struct lk_probe_row {
     size_t n_late; /* samples on a stream whose calls the host put there too late: its pace */
 };
 struct lk_probe_rows {
-    struct lk_probe_row *row; /* by collective, algorithm, element type, place, timing, bytes */
+    struct lk_probe_row
+        *row; /* by collective, algorithm, ranks, element type, place, timing, bytes */
     size_t n;
 };
 void lk_probe_rows_fini(struct lk_probe_rows *r); /* zeroes it; safe on a zeroed one */

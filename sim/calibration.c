@@ -48,7 +48,7 @@ static enum lk_status add_point(const struct lk_probe_row *row, int nodes, uint6
                                      .algo = row->algo,
                                      .timing = row->timing,
                                      .ranks = row->ranks,
-                                     .nodes = nodes,
+                                     .nodes = row->inside ? 1 : nodes,
                                      .bytes = row->bytes,
                                      .time_s = lk_quantity_none()};
     if (e.n < 2)

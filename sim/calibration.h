@@ -28,7 +28,8 @@ enum lk_status lk_calibration_median(const double *v, size_t n, uint64_t stream,
  */
 const double *lk_calibration_samples(const struct lk_probe_row *r);
 /*
- * Set points: medians of the in-place rows that have the first row's element type, all on `nodes`.
+ * Set points: medians of the in-place rows that have the first row's element type, all on `nodes`
+ * but those inside a node.
  */
 enum lk_status lk_calibration_add_points(const struct lk_probe_rows *rows, int nodes,
                                          struct lk_cluster *c);

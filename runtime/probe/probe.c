@@ -139,16 +139,16 @@ struct probe {
     double *all;      /* `mine` of every rank */
 };
 
-/* Return the `count` of a call: the elements of a part if the buffer has parts. On a GPU parts
- * begin at multiples of 16 bytes, as in nccl-tests (all_gather.cu, AllGatherGetCollByteCount). */
-static size_t count_of(const struct probe *s, enum lk_coll coll, enum lk_dtype dtype,
-                       uint64_t bytes)
+/* Return the `count` of a row's calls of so many bytes: the elements of a part if the buffer has
+ * parts. On a GPU parts begin at multiples of 16 bytes, as in nccl-tests (all_gather.cu,
+ * AllGatherGetCollByteCount). */
+static size_t count_of(const struct probe *s, const struct lk_probe_row *row, uint64_t bytes)
 {
-    const uint64_t aligned = s->config->stream ? 16 / lk_dtype_bytes(dtype) : 1;
-    uint64_t n = bytes / lk_dtype_bytes(dtype);
+    const uint64_t aligned = s->config->stream ? 16 / lk_dtype_bytes(row->dtype) : 1;
+    uint64_t n = bytes / lk_dtype_bytes(row->dtype);
 
-    if (coll == LK_ALL_GATHER || coll == LK_REDUCE_SCATTER) {
-        n /= (uint64_t)lk_comm_world_size(s->comm);
+    if (row->coll == LK_ALL_GATHER || row->coll == LK_REDUCE_SCATTER) {
+        n /= (uint64_t)row->ranks;
         n -= n % aligned;
     }
     return (size_t)n;
@@ -162,12 +162,17 @@ static size_t n_mine(const struct probe *s)
 
 static struct lk_coll_call call_of(const struct probe *s, const struct lk_probe_row *row)
 {
+    const int rank = lk_comm_rank(s->comm);
+    const struct lk_rank_group node = {
+        .first = rank - rank % row->ranks, .stride = 1, .n = row->ranks};
+
     return (struct lk_coll_call){.coll = row->coll,
+                                 .group = row->inside ? node : (struct lk_rank_group){0},
                                  .algo = row->algo,
                                  .dtype = row->dtype,
                                  .buf = s->buf,
                                  .from = row->out_of_place ? s->from : NULL,
-                                 .count = count_of(s, row->coll, row->dtype, row->bytes),
+                                 .count = count_of(s, row, row->bytes),
                                  .index = -1};
 }
 
@@ -196,7 +201,7 @@ static enum lk_status add_sizes(struct probe *s, struct lk_probe_row row)
     for (size_t i = 0; i < s->config->n_bytes; i++) {
         struct lk_coll_call call = {.coll = row.coll, .dtype = row.dtype};
 
-        call.count = count_of(s, row.coll, row.dtype, s->config->bytes[i]);
+        call.count = count_of(s, &row, s->config->bytes[i]);
         row.bytes = lk_coll_call_bytes(&call, row.ranks);
         if (row.bytes)
             LK_PASS(add_row(s, row));
@@ -204,9 +209,9 @@ static enum lk_status add_sizes(struct probe *s, struct lk_probe_row row)
     return LK_OK;
 }
 
-/* Add the rows of all types, places and timings of a collective and algorithm; a barrier has one
- * type and place. */
-static enum lk_status add_kinds(struct probe *s, enum lk_coll coll, enum lk_algo algo)
+/* Add the rows of all types, places and timings of a collective and algorithm, among all ranks or
+ * inside a node; a barrier has one type and place. */
+static enum lk_status add_kinds(struct probe *s, enum lk_coll coll, enum lk_algo algo, bool inside)
 {
     static const enum lk_timing timings[] = {LK_TIMING_ALONE, LK_TIMING_BACK_TO_BACK};
     const struct lk_probe_collectives_config *g = s->config;
@@ -214,7 +219,8 @@ static enum lk_status add_kinds(struct probe *s, enum lk_coll coll, enum lk_algo
     size_t n_places = coll != LK_BARRIER && g->out_of_place ? 2 : 1;
     struct lk_probe_row row = {.coll = coll,
                                .algo = algo,
-                               .ranks = lk_comm_world_size(s->comm),
+                               .ranks = inside ? s->config->inside : lk_comm_world_size(s->comm),
+                               .inside = inside,
                                .estimate_s = NAN,
                                .burst = 1,
                                .on_stream = g->stream != NULL,
@@ -252,6 +258,13 @@ static void free_buffer(const struct probe *s, void *p)
         free(p);
 }
 
+/* Return true if the collective is measured inside nodes, too. */
+static bool has_inside(const struct probe *s, enum lk_coll coll)
+{
+    return s->config->inside > 1 && s->config->inside < lk_comm_world_size(s->comm) &&
+           lk_comm_has_groups(s->comm) && coll != LK_BARRIER && coll != LK_BROADCAST;
+}
+
 static enum lk_status plan(struct probe *s)
 {
     const struct lk_probe_collectives_config *g = s->config;
@@ -259,8 +272,11 @@ static enum lk_status plan(struct probe *s)
 
     for (size_t c = 0; c < g->n_colls; c++)
         for (size_t a = 0; a < g->n_algos; a++)
-            if (lk_comm_has(s->comm, g->colls[c], g->algos[a]))
-                LK_PASS(add_kinds(s, g->colls[c], g->algos[a]));
+            if (lk_comm_has(s->comm, g->colls[c], g->algos[a])) {
+                LK_PASS(add_kinds(s, g->colls[c], g->algos[a], false));
+                if (has_inside(s, g->colls[c]))
+                    LK_PASS(add_kinds(s, g->colls[c], g->algos[a], true));
+            }
     for (size_t i = 0; i < s->rows.n; i++)
         largest = s->rows.row[i].bytes > largest ? s->rows.row[i].bytes : largest;
     LK_PASS(make_buffer(s, largest, &s->buf));

@@ -44,6 +44,8 @@ struct lk_probe_collectives_config {
     size_t n_bytes;
     const enum lk_dtype *dtypes; /* borrowed */
     size_t n_dtypes;
+    int inside; /* ranks of a node, which are neighbours: collectives among them are measured, too,
+                   on all nodes at once; 0 or all ranks: no more */
     bool out_of_place;        /* measure each of them out of place, too */
     bool estimate;            /* ask for the communicator's own estimates */
     struct lk_stream *stream; /* calls are enqueued on it; NULL: they run on the calling thread */

@@ -1,5 +1,6 @@
 /* The probes: their rows, and that all ranks get the same numbers. The times are the machine's. */
 #include "runtime/probe/probe.h"
+#include "sim/calibration.h"
 
 #include "base/array.h"
 #include "kernels/ops.h"
@@ -112,6 +113,74 @@ START_TEST(collectives)
     for (int r = 0; r < WORLD; r++)
         lk_probe_rows_fini(&results->rows[r]);
     free(results);
+}
+END_TEST
+
+/* Pairs of four ranks are two nodes: what has groups is measured inside them, too. */
+static enum lk_status probe_inside(struct rank *me)
+{
+    static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_ALL_GATHER, LK_BARRIER};
+    static const enum lk_algo algos[] = {LK_ALGO_RING, LK_ALGO_TREE};
+    static const uint64_t bytes[] = {996};
+    static const enum lk_dtype dtypes[] = {LK_F32};
+    struct lk_probe_rows *rows = me->ctx;
+    struct lk_probe_collectives_config config = {.colls = colls,
+                                                 .n_colls = LK_COUNT(colls),
+                                                 .algos = algos,
+                                                 .n_algos = LK_COUNT(algos),
+                                                 .bytes = bytes,
+                                                 .n_bytes = LK_COUNT(bytes),
+                                                 .dtypes = dtypes,
+                                                 .n_dtypes = LK_COUNT(dtypes),
+                                                 .inside = 2,
+                                                 .effort.repetitions = 2,
+                                                 .burst_s = 0.0005};
+    struct lk_store *store = NULL;
+    struct lk_comm *c = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
+    LK_TRY(lk_probe_collectives(c, &config, &rows[me->rank]));
+out:
+    lk_comm_close(c);
+    lk_store_close(store);
+    return st;
+}
+
+START_TEST(inside_nodes)
+{
+    /* Ranks, and the bytes of equal parts: of 249 elements 248 for two ranks and for four */
+    static const struct {
+        enum lk_coll coll;
+        enum lk_algo algo;
+        int ranks;
+        uint64_t bytes;
+    } want[] = {{LK_ALL_REDUCE, LK_ALGO_RING, 4, 996}, {LK_ALL_REDUCE, LK_ALGO_RING, 2, 996},
+                {LK_ALL_REDUCE, LK_ALGO_TREE, 4, 996}, {LK_ALL_REDUCE, LK_ALGO_TREE, 2, 996},
+                {LK_ALL_GATHER, LK_ALGO_RING, 4, 992}, {LK_ALL_GATHER, LK_ALGO_RING, 2, 992},
+                {LK_BARRIER, LK_ALGO_TREE, 4, 0}};
+    struct lk_probe_rows rows[RANKS_MAX] = {0};
+    struct rank ranks[RANKS_MAX];
+    struct lk_cluster c;
+    size_t n = 0;
+
+    ranks_run_threads(4, plenty_ns, probe_inside, rows, ranks);
+    for (int r = 0; r < 4; r++)
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+    lk_cluster_init(&c);
+    ck_assert_int_eq(lk_calibration_add_points(&rows[0], 2, &c), LK_OK);
+    for (size_t w = 0; w < LK_COUNT(want); w++)
+        for (size_t i = 0; i < c.n_points; i++) {
+            const struct lk_cluster_point *p = &c.points[i];
+
+            n += p->coll == want[w].coll && p->algo == want[w].algo && p->ranks == want[w].ranks &&
+                 p->nodes == want[w].ranks / 2 && p->bytes == want[w].bytes;
+        }
+    ck_assert_uint_eq(n, c.n_points);
+    ck_assert_uint_eq(n, 2 * LK_COUNT(want)); /* alone and back to back */
+    lk_cluster_fini(&c);
+    for (int r = 0; r < 4; r++)
+        lk_probe_rows_fini(&rows[r]);
 }
 END_TEST
 
@@ -321,6 +390,7 @@ END_TEST
 SUITE(probe, c)
 {
     tcase_add_test(c, collectives);
+    tcase_add_test(c, inside_nodes);
     tcase_add_test(c, compute);
     tcase_add_test(c, overlap_on_streams);
     tcase_add_test(c, parts_on_streams);
