@@ -107,6 +107,10 @@ static enum lk_status read_size(const struct lk_option *row, const char *text, u
     double v = 0;
     enum lk_status st;
 
+    if (row->least && !strcmp(text, row->least)) {
+        *out = (uint64_t)row->min;
+        return LK_OK;
+    }
     LK_TRY(read_real(row, LK_DIM_BYTES, text, &v));
     if (v != floor(v) || v > SIZE_LIMIT)
         return lk_fail(LK_EUSAGE, "'%s' is not a whole number of bytes up to 8192TiB", text);

@@ -74,6 +74,7 @@ struct lk_option {
                                    * zero, even if that is outside the range */
     const char *const *choices;   /* LK_OPT_CHOICE: NULL-ended words; the field is the index */
     const char *word;             /* (optional) word for the value in the help: what a text holds */
+    const char *least;            /* (optional) word for the least size of the range */
     enum lk_dimension dim;        /* of the range of a text that holds quantities */
     const struct lk_words *words; /* (optional) words of which a text is a list */
     enum lk_option_role role;     /* of the files that the value names */

@@ -106,7 +106,7 @@ void lk_command_backends(FILE *out)
          .help = "measure each of these local batches, at the smallest number of ranks")           \
     BOTH("accumulations", accumulations, INTS, .min = 1, .max = LK_ACCUMULATION_MAX,               \
          .help = "measure each of these accumulations, at every number of ranks")                  \
-    BOTH("bucket-caps", bucket_caps, SIZES, .min = 1, .max = 1e15,                                 \
+    BOTH("bucket-caps", bucket_caps, SIZES, .min = 1, .max = 1e15, .least = LK_BUCKET_CAP_TENSOR,  \
          .help = "measure each of these bucket caps, at every number of ranks and accumulation")   \
     BOTH("repetitions", repetitions, INT, .letter = 'r', .min = 1, .max = 1000,                    \
          .help = "runs of every configuration, interleaved (1; 3 where several are measured)")     \
@@ -176,9 +176,11 @@ void lk_command_backends(FILE *out)
     RUN("ddp-rule", train.reducer.ddp_rule, CHOICE, .group = "DDP", .choices = ddp_rules,          \
         .fallback = "torch-2.x", .help = "DDP version whose rule buckets the first step")          \
     RUN("bucket-cap", train.reducer.cap_bytes, SIZE, .min = 1, .max = 1e15, .fallback = "25MiB",   \
-        .help = "gradient bytes that close a bucket")                                              \
+        .least = LK_BUCKET_CAP_TENSOR,                                                             \
+        .help = "gradient bytes that close a bucket, or tensor: each is a bucket")                 \
     REPLAY("bucket-cap", train.reducer.cap_bytes, SIZE, .group = "DDP", .min = 1, .max = 1e15,     \
-           .help = "gradient bytes that close a bucket (the job's)")                               \
+           .least = LK_BUCKET_CAP_TENSOR,                                                          \
+           .help = "gradient bytes that close a bucket, or tensor: each is a bucket (the job's)")  \
     RUN("first-bucket", first_bucket, SIZE, .min = 1, .max = 1e15,                                 \
         .help = "gradient bytes that close the first bucket (1MiB; torch-2.x with another cap: the cap)") \
     REPLAY("first-bucket", first_bucket, SIZE, .min = 1, .max = 1e15,                              \

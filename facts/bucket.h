@@ -36,6 +36,10 @@
 
 enum lk_ddp_rule { LK_DDP_RULE_LIST(LK_WORD_VALUE) LK_DDP_RULE_COUNT };
 LK_WORDS_DECLARE(lk_ddp_rule, enum lk_ddp_rule);
+
+/* The word for the least cap, a byte: each tensor is a bucket. */
+#define LK_BUCKET_CAP_TENSOR "tensor"
+
 /* Return the first bucket's limit: 1 MiB or, for torch-2.x and a cap set by the user, the cap. */
 uint64_t lk_ddp_rule_first_bytes(enum lk_ddp_rule r, uint64_t cap_bytes, bool cap_set_by_user);
 

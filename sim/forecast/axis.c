@@ -134,9 +134,10 @@ static enum lk_status parse_word(enum lk_axis a, const char *text, int64_t *out)
 
 static enum lk_status parse_size(enum lk_axis a, const char *text, int64_t *out)
 {
-    double v;
+    double v = 1;
 
-    LK_PASS(parse_number(a, text, &v));
+    if (a != LK_AXIS_BUCKET_CAP || strcmp(text, LK_BUCKET_CAP_TENSOR) != 0)
+        LK_PASS(parse_number(a, text, &v));
     *out = (int64_t)v;
     return LK_OK;
 }

@@ -64,7 +64,7 @@
       "every, scatter, last: micro-batches whose gradients are reduced; default: the job's, or "   \
       "as the scheme's library does")                                                              \
     X(LK_AXIS_BUCKET_CAP, "bucket-cap", "bucket_cap", SIZE, 1, 1e12,                               \
-      "bucket caps, e.g. 25MiB; FSDP: size of a unit")                                             \
+      "bucket caps, e.g. 25MiB, or tensor: each is a bucket; FSDP: size of a unit")                \
     X(LK_AXIS_FIRST_BUCKET, "first-bucket", "first_bucket", SIZE, 1, 1e12,                         \
       "limits of the first bucket, e.g. 1MiB")                                                     \
     X(LK_AXIS_RANK_BATCHES, "rank-batches", "rank_batches", SPLIT, 0, 0,                           \

@@ -59,6 +59,7 @@ static const struct lk_option rows[] = {
      .min = 1024,
      .max = INFINITY,
      .fallback = "25MiB",
+     .least = "tensor",
      .group = "Network",
      .help = "bytes at which a bucket is closed"},
     {.name = "timeout",
@@ -180,6 +181,8 @@ START_TEST(every_type)
     ck_assert_double_eq(r.o.link_Bps, 12.5e9);
     ck_assert_int_eq(r.o.sizes.n, 3);
     ck_assert(r.o.sizes.v[0] == 1024 && r.o.sizes.v[1] == 2000000 && r.o.sizes.v[2] == 5);
+    ck_assert_int_eq(PARSE(&r, "--bucket-cap=tensor"), LK_OK); /* the word for the least */
+    ck_assert(r.o.cap == 1024);
     ck_assert_int_eq(PARSE(&r, "--algo=tree", "--ranks", "8", "--note=a b", "-o", "x.csv"), LK_OK);
     ck_assert_int_eq(r.o.algo, 2);
     ck_assert_int_eq(r.o.ranks.n, 1);

@@ -47,6 +47,8 @@ static const struct {
                                     "--local-batch $B"},
     {"predict j.json $P --gpus $G", "predict j.json $P --gpus $G --bucket-cap 26.2144MB "
                                     "--first-bucket 1024KiB"},
+    {"predict j.json $P --gpus $G --bucket-cap tensor",
+     "whatif j.json $P --gpus $G --bucket-cap 1B"},
     {"predict j.json $P --gpus $G", "whatif j.json $P --gpus $G --nic-bandwidth x1"},
     {"predict j.json $P --gpus $G", "whatif j.json $P --gpus $G --sharding ddp --slow-rank none"},
     {"predict j.json $P --gpus $G", "predict j.json --cluster $P --gpus $G"},

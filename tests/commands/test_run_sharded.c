@@ -300,7 +300,7 @@ START_TEST(late_gradients_are_ready_before_they_are_reduced)
 
     program_run(&p, scratch_dir, 0,
                 "run -n2 --model=mlp --layers=6 --channels=24 --context=8 --vocab=32 --no-pin -b4 "
-                "--warmup=0 --steps=120 --bucket-cap=1B --out=%s --sharding=async %s "
+                "--warmup=0 --steps=120 --bucket-cap=tensor --out=%s --sharding=async %s "
                 "--fault=slow:rate=20MB/s,latency=100us",
                 out, late[_i]);
     program_fini(&p);
