@@ -142,10 +142,10 @@ def main():
         a.add_argument("--" + name, type=int, default=value)
     for name, value in (("layers", "4, of a ResNet 18"), ("channels", "256, of a ResNet 64"), ("local-batch", "4, of a ResNet 16")):
         a.add_argument("--" + name, type=int, help=value)
-    a.add_argument("--learning-rate", type=float, default=1e-3)
+    a.add_argument("--learning-rate", type=float, help="1e-3, of a ResNet 1e-5: AdamW's first steps amplify rounding")
     a.add_argument("--weight-decay", type=float, default=0.1)
     a = a.parse_args()
-    for name, gpt, resnet in (("layers", 4, 18), ("channels", 256, 64), ("local_batch", 4, 16)):
+    for name, gpt, resnet in (("layers", 4, 18), ("channels", 256, 64), ("local_batch", 4, 16), ("learning_rate", 1e-3, 1e-5)):
         if getattr(a, name) is None:
             setattr(a, name, resnet if a.model == "resnet" else gpt)
     if a.steps < AGREE_STEPS or a.steps <= a.skip:

@@ -55,6 +55,11 @@ struct item {
     double predicted_s[MODELS], lo_s, hi_s;
 };
 
+static const char *word(const char *text, const char *none)
+{
+    return text ? text : none;
+}
+
 /* ---- Reading ---- */
 
 /* Read from the file that tests/net/hosts wrote the share of the processors' time that ranks and
@@ -129,15 +134,32 @@ out:
     return st;
 }
 
-/* Ask for a value of an axis, if the run has one. */
-static enum lk_status ask(struct lk_forecast_request *q, enum lk_axis a, const char *text,
-                          struct lk_axis_value *value)
+/* Ask for a setting, AXIS=VALUE, in the words of the options of whatif; value is the axis's. */
+static enum lk_status ask(struct lk_forecast_request *q, char *setting,
+                          struct lk_axis_value values[LK_AXIS_COUNT])
 {
-    if (!text)
-        return LK_OK;
-    LK_PASS(lk_axis_parse(a, text, value));
-    q->axes[a].v = value;
-    q->axes[a].n = 1;
+    char *text = strchr(setting, '=');
+
+    if (text)
+        *text++ = '\0';
+    for (enum lk_axis a = 0; text && a < LK_AXIS_COUNT; a++)
+        if (!strcmp(lk_axis_option(a), setting)) {
+            LK_PASS(lk_axis_parse(a, text, &values[a]));
+            q->axes[a].v = &values[a];
+            q->axes[a].n = 1;
+            return LK_OK;
+        }
+    return lk_fail(LK_EUSAGE, "the list's setting '%s' has no axis", setting);
+}
+
+/* Ask for all settings of the run, in a copy of its words. */
+static enum lk_status ask_all(struct lk_forecast_request *q, char *words,
+                              struct lk_axis_value values[LK_AXIS_COUNT])
+{
+    char *rest = NULL;
+
+    for (char *w = strtok_r(words, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
+        LK_PASS(ask(q, w, values));
     return LK_OK;
 }
 
@@ -151,7 +173,8 @@ static enum lk_status forecast(struct item *item, enum model m)
     const struct lk_axis_value ranks = {.count = item->run.ranks},
                                accumulation = {.count = item->run.accumulation},
                                cap = {.count = (int64_t)item->run.cap_bytes};
-    struct lk_axis_value sharding, group, reduce;
+    struct lk_axis_value values[LK_AXIS_COUNT];
+    char *words = NULL;
     struct lk_forecast_request q = {.axes[LK_AXIS_GPUS] = {&ranks, 1},
                                     .axes[LK_AXIS_ACCUMULATION] = {&accumulation, 1},
                                     .axes[LK_AXIS_BUCKET_CAP] = {&cap, 1},
@@ -159,9 +182,8 @@ static enum lk_status forecast(struct item *item, enum model m)
                                     .draws = DRAWS,
                                     .seed = 1};
 
-    LK_TRY(ask(&q, LK_AXIS_SHARDING, item->run.sharding, &sharding));
-    LK_TRY(ask(&q, LK_AXIS_SHARD_GROUP, item->run.shard_group, &group));
-    LK_TRY(ask(&q, LK_AXIS_REDUCE, item->run.reduce, &reduce));
+    LK_TRY(lk_strdup(&words, word(item->run.setting, "")));
+    LK_TRY(ask_all(&q, words, values));
     LK_TRY(read_evidence(&item->run, &job, &cluster));
     lessen(m, &job, &cluster);
     LK_TRY(lk_step_evidence(&job, &cluster, &q, &source));
@@ -174,6 +196,7 @@ static enum lk_status forecast(struct item *item, enum model m)
 out:
     if (source.self)
         source.ops->close(source.self);
+    free(words);
     lk_forecast_fini(&f);
     lk_cluster_fini(&cluster);
     lk_job_fini(&job);
@@ -181,11 +204,6 @@ out:
 }
 
 /* ---- Results ---- */
-
-static const char *word(const char *text, const char *none)
-{
-    return text ? text : none;
-}
 
 /* clang-format off */
 
@@ -196,8 +214,7 @@ static const char *word(const char *text, const char *none)
     X("ranks",                 "ranks",         LK_DIM_NONE,  -1, i->run.ranks)                    \
     X("cap",                   "bucket cap",    LK_DIM_BYTES, -1, (double)i->run.cap_bytes)        \
     X("accumulation",          "accumulation",  LK_DIM_NONE,  -1, i->run.accumulation)             \
-    X("sharding",              "sharding",      LK_DIM_NONE,  -1, word(i->run.sharding, "ddp"))    \
-    X("reduce",                "reduce",        LK_DIM_NONE,  -1, word(i->run.reduce, "-"))        \
+    X("setting",               "setting",       LK_DIM_NONE,  -1, word(i->run.setting, "-"))       \
     X("measured_s",            "measured",      LK_DIM_TIME,  0,  i->measured_s)                   \
     X("predicted_s",           "predicted",     LK_DIM_TIME,  0,  i->predicted_s[OURS])            \
     X("lo_s",                  "90 % from",     LK_DIM_TIME,  0,  i->lo_s)                         \
@@ -233,17 +250,15 @@ static bool is_evidence(const struct item *i)
     return i->run.pair && !strcmp(i->run.run, i->run.pair);
 }
 
-static bool same_scheme(const struct item *a, const struct item *b)
+static bool same_setting(const struct item *a, const struct item *b)
 {
-    return !strcmp(word(a->run.sharding, "ddp"), word(b->run.sharding, "ddp")) &&
-           !strcmp(word(a->run.shard_group, ""), word(b->run.shard_group, "")) &&
-           !strcmp(word(a->run.reduce, ""), word(b->run.reduce, ""));
+    return !strcmp(word(a->run.setting, ""), word(b->run.setting, ""));
 }
 
 static bool same_but_cap(const struct item *a, const struct item *b)
 {
     return !strcmp(a->run.group, b->run.group) && a->run.ranks == b->run.ranks &&
-           a->run.accumulation == b->run.accumulation && same_scheme(a, b);
+           a->run.accumulation == b->run.accumulation && same_setting(a, b);
 }
 
 /* What `lockstep whatif` says of bucket caps. */
@@ -416,7 +431,7 @@ static enum lk_status note_accumulation(const struct item *v, size_t n, struct l
 
             if (!counts(&v[i]) || !counts(&v[k]) || v[i].run.accumulation != 1 ||
                 v[k].run.accumulation == 1 || v[i].run.ranks != v[k].run.ranks ||
-                v[i].run.cap_bytes != v[k].run.cap_bytes || !same_scheme(&v[i], &v[k]) ||
+                v[i].run.cap_bytes != v[k].run.cap_bytes || !same_setting(&v[i], &v[k]) ||
                 strcmp(v[i].run.group, v[k].run.group) != 0)
                 continue;
             e = fabs(v[k].predicted_s[OURS] / v[i].predicted_s[OURS] * v[i].measured_s /

@@ -23,9 +23,7 @@ enum {
     ACCUMULATION,
     SLOW_RANK,
     SLOW_LINK,
-    SHARDING,
-    SHARD_GROUP,
-    REDUCE,
+    SETTING,
     N_COLUMNS
 };
 static const struct lk_csv_column columns[N_COLUMNS] = {
@@ -41,9 +39,7 @@ static const struct lk_csv_column columns[N_COLUMNS] = {
     [ACCUMULATION] = {"accumulation", true},
     [SLOW_RANK] = {"slow_rank", false},
     [SLOW_LINK] = {"slow_link", false},
-    [SHARDING] = {"sharding", false},
-    [SHARD_GROUP] = {"shard_group", false},
-    [REDUCE] = {"reduce", false},
+    [SETTING] = {"setting", false},
 };
 
 enum lk_status net_list_load(const char *path, struct lk_csv **out)
@@ -74,9 +70,7 @@ enum lk_status net_list_row(const struct lk_csv *t, size_t row, struct net_run *
                             .cap = text[CAP],
                             .slow_rank = text[SLOW_RANK],
                             .slow_link = text[SLOW_LINK],
-                            .sharding = text[SHARDING],
-                            .shard_group = text[SHARD_GROUP],
-                            .reduce = text[REDUCE],
+                            .setting = text[SETTING],
                             .ranks = (int)ranks,
                             .accumulation = (int)accumulation,
                             .cap_bytes = (uint64_t)cap};

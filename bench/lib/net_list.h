@@ -19,7 +19,7 @@ struct net_run {
     const char *hosts;                 /* what tests/net/hosts wrote beside it */
     const char *rate, *cap;            /* of the links and of buckets, as written there */
     const char *slow_rank, *slow_link; /* what is known of them; NULL: nothing */
-    const char *sharding, *shard_group, *reduce; /* words of whatif's options; NULL: the job's */
+    const char *setting; /* of other axes: "sharding=hsdp shard-group=2"; NULL: the job's */
     int ranks, accumulation;
     uint64_t cap_bytes;
 };
