@@ -69,40 +69,12 @@ struct lk_reducer {
     uint32_t measured_step;
 };
 
-/* ---- Events ---- */
-
-/*
- * A collective's span has the time of the event that made it ready, which is read when it ends.
- * Where gradients are late, the compute stream has passed the next step's by then: each slab has
- * its own.
- */
-static enum lk_status make_events(const struct lk_reducer *r, struct lk_event ***out)
-{
-    LK_PASS(lk_alloc(out, (size_t)r->slabs.n, sizeof **out));
-    for (int i = 0; i < r->slabs.n; i++)
-        LK_PASS(lk_event_create(r->device, &(*out)[i]));
-    return LK_OK;
-}
-
-static void drop_events(const struct lk_reducer *r, struct lk_event **events)
-{
-    for (int i = 0; events && i < r->slabs.n; i++)
-        lk_event_destroy(events[i]);
-    free(events);
-}
-
-/* Return the event of the step in progress. */
-static struct lk_event *event_of(const struct lk_reducer *r, struct lk_event **events)
-{
-    return events[r->step % (uint32_t)r->slabs.n];
-}
-
 /* ---- Buckets ---- */
 
 static void drop_buckets(struct lk_reducer *r)
 {
     for (size_t b = 0; r->buckets && b < r->plan.n_buckets; b++)
-        drop_events(r, r->buckets[b].ready);
+        lk_slab_events_destroy(&r->slabs, r->buckets[b].ready);
     free(r->buckets);
     r->buckets = NULL;
     lk_bucket_plan_fini(&r->plan);
@@ -165,7 +137,7 @@ static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *p
         r->buckets[b].at_elems = at;
         r->buckets[b].elems = r->plan.bytes[b] / r->real_bytes;
         at += (r->buckets[b].elems + align - 1) / align * align;
-        LK_PASS(make_events(r, &r->buckets[b].ready));
+        LK_PASS(lk_slab_events_create(&r->slabs, &r->buckets[b].ready));
     }
     LK_PASS(take_slabs(r, at));
     if (r->config.noise_every > 0) {
@@ -259,7 +231,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     if (config->order)
         memcpy(r->order, config->order, n_params * sizeof *r->order);
     r->order_known = config->order != NULL;
-    LK_TRY(make_events(r, &r->apart));
+    LK_TRY(lk_slab_events_create(&r->slabs, &r->apart));
     if (config->early)
         LK_TRY(lk_early_create(config->early, config->compute, config->net, n_params,
                                config->plant == LK_PLANT_EARLY_UPDATE, &r->early));
@@ -267,7 +239,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     r->config.hook = NULL;
     r->config.order = NULL;
     if (config->find_unused) {
-        LK_TRY(make_events(r, &r->marked));
+        LK_TRY(lk_slab_events_create(&r->slabs, &r->marked));
         LK_TRY(lk_device_alloc(r->device, n_params * lk_dtype_bytes(LK_I32), &r->used));
     }
     LK_TRY(lk_stream_sync(config->compute, lk_deadline_in(config->timeout_ns)));
@@ -288,8 +260,8 @@ void lk_reducer_destroy(struct lk_reducer *r)
     drop_buckets(r);
     lk_hook_destroy(r->hook);
     lk_early_destroy(r->early);
-    drop_events(r, r->apart);
-    drop_events(r, r->marked);
+    lk_slab_events_destroy(&r->slabs, r->apart);
+    lk_slab_events_destroy(&r->slabs, r->marked);
     lk_device_free(r->device, r->used);
     lk_slabs_fini(&r->slabs);
     lk_comm_free(r->config.comm, r->device, r->old_slab);
@@ -404,10 +376,11 @@ static enum lk_status launch_ready(struct lk_reducer *r);
 static enum lk_status plant_early_bucket(struct lk_reducer *r)
 {
     r->buckets[0].pending = 0;
-    LK_PASS(lk_event_record(event_of(r, r->buckets[0].ready), r->config.compute));
+    LK_PASS(
+        lk_event_record(lk_slab_event(&r->slabs, r->buckets[0].ready, r->step), r->config.compute));
     LK_PASS(launch_ready(r));
-    LK_PASS(lk_event_record(event_of(r, r->apart), r->config.net));
-    return lk_stream_wait(r->config.compute, event_of(r, r->apart));
+    LK_PASS(lk_event_record(lk_slab_event(&r->slabs, r->apart, r->step), r->config.net));
+    return lk_stream_wait(r->config.compute, lk_slab_event(&r->slabs, r->apart, r->step));
 }
 
 enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
@@ -449,7 +422,8 @@ static enum lk_status launch(struct lk_reducer *r, size_t b)
 {
     const struct lk_reducer_config *c = &r->config;
     const bool behind = c->overlap == LK_OVERLAP_MODE_NONE;
-    struct lk_event *ready = event_of(r, behind ? r->apart : r->buckets[b].ready);
+    struct lk_event *ready =
+        lk_slab_event(&r->slabs, behind ? r->apart : r->buckets[b].ready, r->step);
     const struct lk_span span = {
         .kind = LK_SPAN_BUCKET, .step = r->step, .index = (int32_t)b, .bytes = r->plan.bytes[b]};
     const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
@@ -463,8 +437,8 @@ static enum lk_status launch(struct lk_reducer *r, size_t b)
 
     lk_span_enter(c->track, &span);
     if (c->overlap == LK_OVERLAP_MODE_PARTIAL && b > 0) {
-        LK_TRY(lk_event_record(event_of(r, r->apart), c->net));
-        LK_TRY(lk_stream_wait(c->compute, event_of(r, r->apart)));
+        LK_TRY(lk_event_record(lk_slab_event(&r->slabs, r->apart, r->step), c->net));
+        LK_TRY(lk_stream_wait(c->compute, lk_slab_event(&r->slabs, r->apart, r->step)));
     }
     LK_TRY(lk_stream_wait(c->net, ready));
     LK_TRY(measure(r, b, b));
@@ -505,7 +479,7 @@ static enum lk_status on_ready(void *ctx, size_t param)
         return LK_OK;
     if (--bucket->pending > 0)
         return LK_OK;
-    LK_PASS(lk_event_record(event_of(r, bucket->ready), r->config.compute));
+    LK_PASS(lk_event_record(lk_slab_event(&r->slabs, bucket->ready, r->step), r->config.compute));
     if (r->updating)
         lk_early_ready(r->early, r->bucket_of[param]);
     return r->config.overlap == LK_OVERLAP_MODE_NONE ? LK_OK : launch_ready(r);
@@ -547,17 +521,18 @@ static enum lk_status missing_gradient(const struct lk_reducer *r)
 static enum lk_status reduce_used(struct lk_reducer *r)
 {
     const struct lk_reducer_config *c = &r->config;
-    const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
-                                      .dtype = LK_I32,
-                                      .buf = r->used,
-                                      .count = r->n_params,
-                                      .index = -1,
-                                      .ready = c->find_unused ? event_of(r, r->marked) : NULL};
+    const struct lk_coll_call call = {
+        .coll = LK_ALL_REDUCE,
+        .dtype = LK_I32,
+        .buf = r->used,
+        .count = r->n_params,
+        .index = -1,
+        .ready = c->find_unused ? lk_slab_event(&r->slabs, r->marked, r->step) : NULL};
 
     if (!c->find_unused || r->local)
         return LK_OK;
-    LK_PASS(lk_event_record(event_of(r, r->marked), c->compute));
-    LK_PASS(lk_stream_wait(c->net, event_of(r, r->marked)));
+    LK_PASS(lk_event_record(lk_slab_event(&r->slabs, r->marked, r->step), c->compute));
+    LK_PASS(lk_stream_wait(c->net, lk_slab_event(&r->slabs, r->marked, r->step)));
     return lk_comm_enqueue(c->comm, c->net, &call);
 }
 
@@ -571,7 +546,7 @@ enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
         return LK_OK;
     r->order_known = true;
     if (c->overlap == LK_OVERLAP_MODE_NONE) {
-        LK_PASS(lk_event_record(event_of(r, r->apart), c->compute));
+        LK_PASS(lk_event_record(lk_slab_event(&r->slabs, r->apart, r->step), c->compute));
         LK_PASS(launch_ready(r));
     }
     if (r->measuring) {

@@ -6,6 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum lk_status lk_slab_events_create(const struct lk_slabs *s, struct lk_event ***out)
+{
+    LK_PASS(lk_alloc(out, (size_t)s->n, sizeof(struct lk_event *)));
+    for (int i = 0; i < s->n; i++)
+        LK_PASS(lk_event_create(lk_stream_device(s->compute), &(*out)[i]));
+    return LK_OK;
+}
+
+void lk_slab_events_destroy(const struct lk_slabs *s, struct lk_event **events)
+{
+    for (int i = 0; events && i < s->n; i++)
+        lk_event_destroy(events[i]);
+    free(events);
+}
+
 enum lk_status lk_slabs_init(struct lk_slabs *s, int n, struct lk_comm *comm,
                              struct lk_stream *compute, const struct lk_param *params,
                              size_t n_params, uint64_t timeout_ns)
@@ -18,19 +33,14 @@ enum lk_status lk_slabs_init(struct lk_slabs *s, int n, struct lk_comm *comm,
                            .timeout_ns = timeout_ns,
                            .real_bytes = lk_device_real_bytes(lk_stream_device(compute))};
     LK_PASS(lk_alloc(&s->offset, n_params, sizeof *s->offset));
-    LK_PASS(lk_alloc(&s->reduced, (size_t)n, sizeof(struct lk_event *)));
-    for (int i = 0; i < n; i++)
-        LK_PASS(lk_event_create(lk_stream_device(compute), &s->reduced[i]));
-    return LK_OK;
+    return lk_slab_events_create(s, &s->reduced);
 }
 
 void lk_slabs_fini(struct lk_slabs *s)
 {
     if (s->memory)
         lk_comm_free(s->comm, lk_stream_device(s->compute), s->memory);
-    for (int i = 0; s->reduced && i < s->n; i++)
-        lk_event_destroy(s->reduced[i]);
-    free(s->reduced);
+    lk_slab_events_destroy(s, s->reduced);
     free(s->offset);
     *s = (struct lk_slabs){0};
 }

@@ -45,9 +45,23 @@ static inline char *lk_slab_of(const struct lk_slabs *s, uint32_t step)
     return s->memory + step % (uint32_t)s->n * s->elems * s->real_bytes;
 }
 
+/*
+ * An event for each slab, to be destroyed before the slabs. The span of a collective has the time
+ * of the event that made it ready, which is read when it ends: where gradients are late, the
+ * compute stream has passed the next step's by then.
+ */
+enum lk_status lk_slab_events_create(const struct lk_slabs *s, struct lk_event ***out);
+void lk_slab_events_destroy(const struct lk_slabs *s, struct lk_event **events); /* NULL: none */
+
+static inline struct lk_event *lk_slab_event(const struct lk_slabs *s, struct lk_event **events,
+                                             uint32_t step)
+{
+    return events[step % (uint32_t)s->n];
+}
+
 static inline struct lk_event *lk_slab_reduced(const struct lk_slabs *s, uint32_t step)
 {
-    return s->reduced[step % (uint32_t)s->n];
+    return lk_slab_event(s, s->reduced, step);
 }
 
 /* Return a parameter's gradient in the slab of a step. */
