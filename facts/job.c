@@ -560,3 +560,22 @@ int lk_job_usual_batch(const struct lk_job *j)
     }
     return best;
 }
+
+bool lk_job_has_shapes(const struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_tensors; i++)
+        if (j->tensors[i].rows)
+            return true;
+    return false;
+}
+
+uint64_t lk_tensor_rows(const struct lk_job_tensor *t, bool has_shapes)
+{
+    uint64_t rows = (uint64_t)sqrt((double)t->elems);
+
+    if (has_shapes)
+        return t->rows;
+    while (rows > 1 && t->elems % rows)
+        rows--;
+    return rows;
+}

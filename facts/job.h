@@ -32,7 +32,7 @@ struct lk_job_tensor {
     /* Time at which its gradient is ready, as a share of the backward of the last micro-batch: 0 at
      * its start, 1 at its end (median over steps and runs). */
     double ready;
-    uint64_t rows; /* first dimension of the parameter's matrix; 0: not known */
+    uint64_t rows; /* first dimension of the parameter's matrix; see lk_tensor_rows */
 };
 
 /* A SyncBatchNorm layer; its collectives are on the critical path. */
@@ -204,5 +204,11 @@ enum lk_status lk_job_bucket_tensors(const struct lk_job *j, struct lk_bucket_te
  * known truths. */
 enum lk_status lk_job_buckets(const struct lk_job *j, uint64_t first_bytes, uint64_t cap_bytes,
                               struct lk_bucket_plan *out);
+
+/* Return true if the job gives rows of a tensor: those without are vectors then. */
+bool lk_job_has_shapes(const struct lk_job *j);
+/* Return the rows of a tensor's matrix, which divide its elements; 0 or 1: it is a vector. Where
+ * the job has no shapes, each tensor counts as the matrix that is nearest to a square. */
+uint64_t lk_tensor_rows(const struct lk_job_tensor *t, bool has_shapes);
 
 #endif

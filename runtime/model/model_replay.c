@@ -226,6 +226,7 @@ static enum lk_status make_params(struct replay *r)
 {
     struct lk_model *m = &r->model;
     size_t real = lk_device_real_bytes(m->device), elems = 0;
+    const bool has_shapes = lk_job_has_shapes(&r->job);
 
     LK_PASS(lk_alloc(&m->params, r->job.n_tensors, sizeof *m->params));
     LK_PASS(lk_alloc(&r->order, r->job.n_tensors, sizeof *r->order));
@@ -236,7 +237,10 @@ static enum lk_status make_params(struct replay *r)
 
         p->name = t->name;
         p->elems = (size_t)((t->elems * lk_dtype_bytes(t->dtype) + 3) / 4);
-        p->rows = p->elems == t->elems ? (size_t)t->rows : 0;
+        /* Of gradients of two bytes a row has half the elements, of four bytes. */
+        p->rows = (size_t)lk_tensor_rows(t, has_shapes);
+        if (p->rows && p->elems % p->rows)
+            p->rows = 0;
         elems += p->elems;
         m->n_params++;
     }

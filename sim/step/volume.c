@@ -42,7 +42,7 @@ struct build {
     const struct lk_config *config;
     struct coll *colls;
     size_t n, capacity;
-    bool shapes_assumed;
+    bool has_shapes, shapes_assumed;
     struct lk_bucket_tensor *tensors; /* with the gradient dtype */
     struct lk_bucket_plan plan;
     double *ready; /* n_buckets + 1: share of backward after bucket i - 1, non-decreasing; [0] 0 */
@@ -214,8 +214,11 @@ static bool is_worth(const struct build *b, size_t t, double *n, double *m)
 {
     const struct lk_job_tensor *x = &b->job->tensors[t];
     double elems = (double)x->elems, rank = b->config->powersgd_rank;
+    uint64_t rows = lk_tensor_rows(x, b->has_shapes);
 
-    *n = x->rows ? (double)x->rows : floor(sqrt(elems));
+    if (rows < 2)
+        return false;
+    *n = (double)rows;
     *m = elems / *n;
     return (*n + *m) * rank * POWERSGD_MIN_RATE < elems;
 }
@@ -234,7 +237,7 @@ static enum lk_status add_powersgd(struct build *b, const struct group *g, size_
             rest_bytes += (double)bytes;
             continue;
         }
-        b->shapes_assumed |= !b->job->tensors[t].rows;
+        b->shapes_assumed |= !b->has_shapes;
         rank = fmin(b->config->powersgd_rank, fmin(n, m));
         p_bytes += n * rank * size;
         q_bytes += m * rank * size;
@@ -530,7 +533,10 @@ enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
                               const struct lk_config *c)
 {
     enum lk_status st = LK_OK;
-    struct build b = {.job = j, .config = c, .per_node = c->world_size / c->nodes};
+    struct build b = {.job = j,
+                      .config = c,
+                      .per_node = c->world_size / c->nodes,
+                      .has_shapes = lk_job_has_shapes(j)};
 
     *v = (struct lk_volume){0};
     LK_TRY(check(c));

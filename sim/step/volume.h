@@ -66,7 +66,7 @@ struct lk_volume {
     struct lk_volume_coll *colls;
     size_t n;
     size_t tensors;      /* of all collectives */
-    bool shapes_assumed; /* PowerSGD took matrices as square whose rows the job does not give */
+    bool shapes_assumed; /* PowerSGD took tensors as nearly square: the job gives no rows */
 };
 
 /*

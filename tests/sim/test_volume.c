@@ -182,9 +182,19 @@ START_TEST(powersgd_sends_factors)
     v = volume(&f, &c);
     ck_assert_uint_eq(v.steps[0].bytes, (uint64_t)ROWS * COLUMNS * 4);
     lk_volume_fini(&v);
-    f.tensors[0].rows = 0;
+    /* Or without rows, where others have some. */
+    f.tensors[TENSORS - 1].rows = 0;
+    v = volume(&f, &c);
+    ck_assert_uint_eq(v.steps[0].bytes, (uint64_t)ROWS * COLUMNS * 4);
+    ck_assert(!v.shapes_assumed);
+    lk_volume_fini(&v);
+    /* Where none has, all are the matrices nearest to squares. */
+    for (size_t i = 0; i < TENSORS; i++)
+        f.tensors[i].rows = 0;
     v = volume(&f, &c);
     ck_assert(v.shapes_assumed);
+    ck_assert_uint_eq(lk_tensor_rows(&f.tensors[0], false) * v.steps[1].bytes / 16,
+                      (uint64_t)ROWS * COLUMNS);
     lk_volume_fini(&v);
 }
 END_TEST
