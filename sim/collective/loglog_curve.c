@@ -33,8 +33,7 @@ static void set_slopes(struct lk_loglog_curve *c, size_t first, size_t last)
         double h0 = c->x[i] - c->x[i - 1], h1 = c->x[i + 1] - c->x[i];
         double d0 = secant(c, i - 1), d1 = secant(c, i);
 
-        slope[i] =
-            d0 > 0 && d1 > 0 ? 3 * (h0 + h1) / ((2 * h1 + h0) / d0 + (h1 + 2 * h0) / d1) : 0;
+        slope[i] = d0 > 0 && d1 > 0 ? 3 * (h0 + h1) / ((2 * h1 + h0) / d0 + (h1 + 2 * h0) / d1) : 0;
     }
     begin = secant(c, first);
     end = secant(c, last - 1);

@@ -49,10 +49,10 @@ static double carried_share(double of_points)
 double lk_basis_scale_error(const struct lk_basis *b, double distance, double of_points,
                             double cost_sd)
 {
-    double one = carried_share(of_points) *
-                 (isnan(b->options.scale_error)
-                      ? lk_prior_value(lk_prior_of_scale(b->cluster->n_points))
-                      : b->options.scale_error);
+    double one =
+        carried_share(of_points) * (isnan(b->options.scale_error)
+                                        ? lk_prior_value(lk_prior_of_scale(b->cluster->n_points))
+                                        : b->options.scale_error);
     double all = one * distance, least = one * fmin(1, distance);
 
     return sqrt(fmax(least * least, all * all - cost_sd * cost_sd));
