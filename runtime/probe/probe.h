@@ -26,9 +26,9 @@
 struct lk_probe_effort {
     size_t repetitions; /* samples kept, without the warm-up; at least 1 */
     size_t warmup;
-    double budget_s; /* stop after the repetition in which this has passed; 0: never. Of collectives,
-                        rows that it does not hold get fewer samples, LK_PROBE_SAMPLES_MIN at least
-                        of those that were asked for */
+    double budget_s; /* stop after the repetition in which this has passed; 0: never. Of
+                        collectives, rows that it does not hold get fewer samples,
+                        LK_PROBE_SAMPLES_MIN at least of those that were asked for */
 };
 
 /* A piece of compute: each call does one short unit, the same work every time. */
