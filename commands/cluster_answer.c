@@ -50,6 +50,13 @@ static int by_place(const void *a, const void *b)
     return LK_ORDER(p, q);
 }
 
+/* Return true if the sizes differ by less than the text shows: two sides of the size from which a
+ * library takes another algorithm are one row. */
+static bool same_size(const struct lk_cluster_point *p, const struct lk_cluster_point *q)
+{
+    return fabs((double)p->bytes - (double)q->bytes) <= 1e-3 * (double)q->bytes;
+}
+
 /* List the points to show, one of each number of ranks and size, in the order of the file. The
  * caller frees the list. */
 static enum lk_status list_shown(const struct lk_cluster *c, const struct lk_cluster_point ***out,
@@ -66,7 +73,7 @@ static enum lk_status list_shown(const struct lk_cluster *c, const struct lk_clu
     qsort(list, n, sizeof *list, by_size);
     for (size_t i = 0; i < n; i++)
         if (!kept || list[i]->ranks != list[kept - 1]->ranks ||
-            list[i]->nodes != list[kept - 1]->nodes || list[i]->bytes != list[kept - 1]->bytes)
+            list[i]->nodes != list[kept - 1]->nodes || !same_size(list[i], list[kept - 1]))
             list[kept++] = list[i];
     qsort(list, kept, sizeof *list, by_place);
     *out = list;

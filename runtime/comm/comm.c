@@ -200,6 +200,11 @@ bool lk_comm_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
     return algo == LK_ALGO_AUTO || !c->ops->has || c->ops->has(c, coll, algo);
 }
 
+enum lk_algo lk_comm_choice(const struct lk_comm *c, const struct lk_coll_call *call)
+{
+    return call->algo == LK_ALGO_AUTO && c->ops->choice ? c->ops->choice(c, call) : call->algo;
+}
+
 enum lk_status lk_comm_check_algo(const char *name, enum lk_coll coll, enum lk_algo algo)
 {
     const struct lk_comm_ops *ops;

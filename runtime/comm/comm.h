@@ -88,6 +88,10 @@ bool lk_comm_has_groups(const struct lk_comm *c);
 enum lk_status lk_comm_name_groups(struct lk_comm *c, struct lk_recorder *recorder, int n);
 /* Return true if the communicator implements the collective with this algorithm; AUTO always is. */
 bool lk_comm_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo);
+struct lk_coll_call;
+/* Return the algorithm that would run the call: of AUTO the one that the backend chooses, and AUTO
+ * where it does not say. */
+enum lk_algo lk_comm_choice(const struct lk_comm *c, const struct lk_coll_call *call);
 
 /* A part of the ranks: first, first + stride, ..., n of them. n 0: all ranks. */
 struct lk_rank_group {
@@ -211,6 +215,8 @@ struct lk_comm_ops {
     /* (optional) Called before a graph is launched on s, and after it (end). NULL: not
      * capturable. */
     enum lk_status (*graph)(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end);
+    /* (optional) As lk_comm_choice, of a call by AUTO. */
+    enum lk_algo (*choice)(const struct lk_comm *c, const struct lk_coll_call *call);
     /* (optional) As lk_comm_estimate. */
     enum lk_status (*estimate)(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
     /* (optional) Return what the link that this rank sends on did until the collective that `run`

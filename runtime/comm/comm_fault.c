@@ -391,6 +391,11 @@ static bool fault_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo a
     return lk_comm_has(((const struct faulty *)c)->inner, coll, algo);
 }
 
+static enum lk_algo fault_choice(const struct lk_comm *c, const struct lk_coll_call *call)
+{
+    return lk_comm_choice(((const struct faulty *)c)->inner, call);
+}
+
 static void warn_of(const struct faulty *c)
 {
     for (size_t i = 0; i < c->n_faults; i++)
@@ -428,6 +433,7 @@ static const struct lk_comm_ops fault_ops = {.name = "fault",
                                              .run = fault_run,
                                              .close = fault_close,
                                              .has = fault_has,
+                                             .choice = fault_choice,
                                              .hop = fault_hop,
                                              .groups = true};
 static const struct lk_comm_ops fault_ops_on_streams = {.name = "fault",
@@ -435,6 +441,7 @@ static const struct lk_comm_ops fault_ops_on_streams = {.name = "fault",
                                                         .close = fault_close,
                                                         .enqueue = fault_enqueue,
                                                         .has = fault_has,
+                                                        .choice = fault_choice,
                                                         .alloc = fault_alloc,
                                                         .free = fault_free,
                                                         .groups = true};

@@ -293,8 +293,10 @@ static bool tcp_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo alg
     return algo == LK_ALGO_RING && coll != LK_BARRIER;
 }
 
-static enum lk_algo choose(const struct lk_coll_call *call, int world_size, size_t bytes)
+static enum lk_algo tcp_choice(const struct lk_comm *c, const struct lk_coll_call *call)
 {
+    size_t bytes = lk_coll_call_bytes(call, c->world_size);
+
     if (call->group.n)
         return LK_ALGO_RING; /* the only one with groups */
     if (call->algo != LK_ALGO_AUTO)
@@ -306,7 +308,7 @@ static enum lk_algo choose(const struct lk_coll_call *call, int world_size, size
         return bytes <= broadcast_tree_bytes ? LK_ALGO_TREE : LK_ALGO_RING;
     case LK_ALL_REDUCE:
         for (size_t i = 0;; i++)
-            if (!all_reduce_rows[i].ranks || world_size <= all_reduce_rows[i].ranks)
+            if (!all_reduce_rows[i].ranks || c->world_size <= all_reduce_rows[i].ranks)
                 return bytes <= all_reduce_rows[i].tree_bytes ? LK_ALGO_TREE : LK_ALGO_RING;
     default:
         return LK_ALGO_RING;
@@ -380,7 +382,7 @@ static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call
 {
     struct lk_tcp *t = (struct lk_tcp *)c;
     size_t bytes = lk_coll_call_bytes(call, c->world_size);
-    enum lk_algo algo = choose(call, c->world_size, bytes);
+    enum lk_algo algo = tcp_choice(c, call);
     enum lk_status st;
 
     t->has_hop = false;
@@ -422,6 +424,7 @@ const struct lk_comm_ops lk_comm_tcp = {.name = "tcp",
                                         .run = tcp_run,
                                         .close = tcp_close,
                                         .has = tcp_has,
+                                        .choice = tcp_choice,
                                         .hop = tcp_hop,
                                         .pass = tcp_pass,
                                         .groups = true};

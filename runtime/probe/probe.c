@@ -135,6 +135,8 @@ struct probe {
     size_t cap_rows;
     struct lk_probe_clock clock;
     void *buf, *from; /* as large as the largest row needs; from: out of place */
+    size_t *samples;  /* of each row, warm-up included */
+    size_t rounds;    /* the most of them */
     double *mine;     /* N_TIMES per row, then the time since the start */
     double *all;      /* `mine` of every rank */
 };
@@ -160,14 +162,20 @@ static size_t n_mine(const struct probe *s)
     return N_TIMES * s->rows.n + 1;
 }
 
-static struct lk_coll_call call_of(const struct probe *s, const struct lk_probe_row *row)
+/* Return the ranks of this one's node; of a row of all ranks none, which stands for all. */
+static struct lk_rank_group group_of(const struct probe *s, const struct lk_probe_row *row)
 {
     const int rank = lk_comm_rank(s->comm);
     const struct lk_rank_group node = {
         .first = rank - rank % row->ranks, .stride = 1, .n = row->ranks};
 
+    return row->inside ? node : (struct lk_rank_group){0};
+}
+
+static struct lk_coll_call call_of(const struct probe *s, const struct lk_probe_row *row)
+{
     return (struct lk_coll_call){.coll = row->coll,
-                                 .group = row->inside ? node : (struct lk_rank_group){0},
+                                 .group = group_of(s, row),
                                  .algo = row->algo,
                                  .dtype = row->dtype,
                                  .buf = s->buf,
@@ -193,18 +201,66 @@ out:
     return st;
 }
 
-/* Add a row for each size; a barrier has one row, without bytes. */
+/* Add a row of so many elements, if there are any. */
+static enum lk_status add_count(struct probe *s, struct lk_probe_row row, size_t count)
+{
+    struct lk_coll_call call = {.coll = row.coll, .dtype = row.dtype, .count = count};
+
+    row.bytes = lk_coll_call_bytes(&call, row.ranks);
+    return row.bytes ? add_row(s, row) : LK_OK;
+}
+
+static enum lk_algo choice_at(const struct probe *s, const struct lk_probe_row *row, size_t count)
+{
+    struct lk_coll_call call = {.coll = row->coll,
+                                .algo = row->algo,
+                                .group = group_of(s, row),
+                                .dtype = row->dtype,
+                                .count = count};
+
+    return lk_comm_choice(s->comm, &call);
+}
+
+/*
+ * Add the sizes on both sides of the one from which the communicator runs the collective by another
+ * algorithm, if it does so between `low` and `high` elements, which have rows: the time may jump
+ * there, and nothing in the times of other sizes tells where.
+ */
+static enum lk_status add_switch(struct probe *s, struct lk_probe_row row, size_t low, size_t high)
+{
+    enum lk_algo first = choice_at(s, &row, low);
+    size_t below = low, above = high;
+
+    if (low >= high || first == choice_at(s, &row, high))
+        return LK_OK;
+    while (above - below > 1) {
+        size_t middle = below + (above - below) / 2;
+
+        if (choice_at(s, &row, middle) == first)
+            below = middle;
+        else
+            above = middle;
+    }
+    if (below != low)
+        LK_PASS(add_count(s, row, below));
+    return above == high ? LK_OK : add_count(s, row, above);
+}
+
+/* Add a row for each size, and those where AUTO's algorithm changes; a barrier has one row, without
+ * bytes. */
 static enum lk_status add_sizes(struct probe *s, struct lk_probe_row row)
 {
+    size_t before = 0;
+
     if (row.coll == LK_BARRIER)
         return add_row(s, row);
     for (size_t i = 0; i < s->config->n_bytes; i++) {
-        struct lk_coll_call call = {.coll = row.coll, .dtype = row.dtype};
+        size_t count = count_of(s, &row, s->config->bytes[i]);
 
-        call.count = count_of(s, &row, s->config->bytes[i]);
-        row.bytes = lk_coll_call_bytes(&call, row.ranks);
-        if (row.bytes)
-            LK_PASS(add_row(s, row));
+        if (before)
+            LK_PASS(add_switch(s, row, before, count));
+        LK_PASS(add_count(s, row, count));
+        before = count;
     }
     return LK_OK;
 }
@@ -282,6 +338,7 @@ static enum lk_status plan(struct probe *s)
     LK_PASS(make_buffer(s, largest, &s->buf));
     if (g->out_of_place)
         LK_PASS(make_buffer(s, largest, &s->from));
+    LK_PASS(lk_alloc(&s->samples, s->rows.n, sizeof *s->samples));
     LK_PASS(lk_alloc(&s->mine, n_mine(s), sizeof *s->mine));
     LK_PASS(lk_alloc(&s->all, n_mine(s) * (size_t)lk_comm_world_size(s->comm), sizeof *s->all));
     return lk_probe_clock_init(&s->clock, g->stream, g->timeout_ns);
@@ -332,11 +389,21 @@ static enum lk_status time_row(struct probe *s, const struct lk_probe_row *row, 
     return LK_OK;
 }
 
-/* Time every row once; fill `mine` and `all`. */
-static enum lk_status time_all(struct probe *s, uint64_t start_ns)
+/*
+ * Return true if a row has a sample in this round. Its samples are spread over all rounds, the
+ * first in the first, so that drift of the machine is in all rows alike.
+ */
+static bool is_due(const struct probe *s, size_t i, size_t round)
+{
+    return round * s->samples[i] % s->rounds < s->samples[i];
+}
+
+/* Time every row that is due once; fill `mine` and `all`. */
+static enum lk_status time_all(struct probe *s, size_t round, uint64_t start_ns)
 {
     for (size_t i = 0; i < s->rows.n; i++)
-        LK_PASS(time_row(s, &s->rows.row[i], &s->mine[N_TIMES * i]));
+        if (is_due(s, i, round))
+            LK_PASS(time_row(s, &s->rows.row[i], &s->mine[N_TIMES * i]));
     s->mine[N_TIMES * s->rows.n] = lk_s_from_ns(lk_now_ns() - start_ns);
     return lk_comm_gather(s->comm, LK_F64, s->mine, n_mine(s), s->all);
 }
@@ -354,33 +421,101 @@ static double extreme(const struct probe *s, size_t i, bool largest)
     return v;
 }
 
-/* Choose how many calls fill a burst, the same on all ranks, from one call of each row. */
-static enum lk_status choose_bursts(struct probe *s)
+/* Choose how many calls fill a burst, the same on all ranks, from one call of each row. Leave the
+ * seconds of a sample of each row in mine[i]. */
+static void choose_bursts(struct probe *s)
 {
-    enum lk_status st = time_all(s, lk_now_ns());
-
-    for (size_t i = 0; st == LK_OK && i < s->rows.n; i++) {
+    for (size_t i = 0; i < s->rows.n; i++) {
         double most = s->config->stream ? BURST_MAX_ON_STREAM : BURST_MAX;
-        double n = s->config->burst_s / extreme(s, N_TIMES * i + TIME, true);
+        double call_s = extreme(s, N_TIMES * i + TIME, true), n = s->config->burst_s / call_s;
 
-        if (s->rows.row[i].timing != LK_TIMING_BACK_TO_BACK)
-            continue;
-        n = n < BURST_MIN ? BURST_MIN : n > most ? most : n;
-        s->rows.row[i].burst = (size_t)n;
+        if (s->rows.row[i].timing == LK_TIMING_BACK_TO_BACK) {
+            n = n < BURST_MIN ? BURST_MIN : n > most ? most : n;
+            s->rows.row[i].burst = (size_t)n;
+        }
+        s->mine[i] = call_s * (double)s->rows.row[i].burst;
     }
-    return st;
 }
 
-/* Keep row i's times of a repetition, the slowest rank's and the fastest's. */
-static void keep(struct probe *s, size_t i, size_t repetition)
+/* Return the seconds for each row that use up the budget, where rows that need less for all of
+ * their samples leave the rest to the others. sample_s: of each row. */
+static double share_of_budget(const struct probe *s, const double *sample_s, double all)
+{
+    double share_s = 0, last_s = -1;
+
+    while (isfinite(share_s) && share_s != last_s) {
+        double left_s = s->config->effort.budget_s;
+        size_t others = 0;
+
+        last_s = share_s;
+        for (size_t i = 0; i < s->rows.n; i++) {
+            bool fits = all * sample_s[i] <= last_s;
+
+            left_s -= fits ? all * sample_s[i] : 0;
+            others += !fits;
+        }
+        share_s = others ? left_s / (double)others : INFINITY;
+    }
+    return share_s;
+}
+
+/*
+ * Choose how many samples each row gets: all, or where the budget does not allow it as many as its
+ * share of the budget holds, but LK_PROBE_SAMPLES_MIN. The warm-up is cut first: the call that the
+ * bursts were chosen from was one.
+ */
+static void choose_samples(struct probe *s)
+{
+    const struct lk_probe_effort *e = &s->config->effort;
+    size_t all = e->warmup + e->repetitions,
+           least = e->repetitions < LK_PROBE_SAMPLES_MIN ? e->repetitions : LK_PROBE_SAMPLES_MIN;
+    double share_s = e->budget_s > 0 ? share_of_budget(s, s->mine, (double)all) : INFINITY;
+
+    s->rounds = 1;
+    for (size_t i = 0; i < s->rows.n; i++) {
+        double n = fmin(fmax(share_s / s->mine[i], (double)least), (double)all);
+        size_t *samples = &s->samples[i], *warmup = &s->rows.row[i].warmup;
+
+        *samples = (size_t)n;
+        *warmup = *samples - least < e->warmup ? *samples - least : e->warmup;
+        s->rounds = *samples > s->rounds ? *samples : s->rounds;
+    }
+}
+
+/* Time each row once, and choose by that what is measured. */
+static enum lk_status choose(struct probe *s)
+{
+    s->rounds = 1;
+    for (size_t i = 0; i < s->rows.n; i++)
+        s->samples[i] = 1;
+    LK_PASS(time_all(s, 0, lk_now_ns()));
+    choose_bursts(s);
+    choose_samples(s);
+    return LK_OK;
+}
+
+/* Keep row i's times of a round, the slowest rank's and the fastest's. */
+static void keep(struct probe *s, size_t i)
 {
     struct lk_probe_row *row = &s->rows.row[i];
 
-    row->time_s[repetition] = extreme(s, N_TIMES * i + TIME, true);
-    row->wire_s[repetition] = extreme(s, N_TIMES * i + TIME, false);
-    row->host_s[repetition] = extreme(s, N_TIMES * i + HOST_TIME, true);
-    row->n_late += repetition >= row->warmup && extreme(s, N_TIMES * i + HOST_LATE, true) > 0;
-    row->n = repetition + 1;
+    row->time_s[row->n] = extreme(s, N_TIMES * i + TIME, true);
+    row->wire_s[row->n] = extreme(s, N_TIMES * i + TIME, false);
+    row->host_s[row->n] = extreme(s, N_TIMES * i + HOST_TIME, true);
+    row->n_late += row->n >= row->warmup && extreme(s, N_TIMES * i + HOST_LATE, true) > 0;
+    row->n++;
+}
+
+/* Return true if all rows have the fewest samples that are worth having beside their warm-up. */
+static bool have_least(const struct probe *s)
+{
+    for (size_t i = 0; i < s->rows.n; i++) {
+        const struct lk_probe_row *row = &s->rows.row[i];
+
+        if (row->n < s->samples[i] && row->n < row->warmup + LK_PROBE_SAMPLES_MIN)
+            return false;
+    }
+    return true;
 }
 
 enum lk_status lk_probe_collectives(struct lk_comm *comm,
@@ -390,7 +525,7 @@ enum lk_status lk_probe_collectives(struct lk_comm *comm,
     enum lk_status st = LK_OK;
     struct probe s = {.comm = comm, .config = config};
     uint64_t start_ns = lk_now_ns();
-    size_t n = 0;
+    size_t n = 0, least;
 
     if (lk_comm_world_size(comm) < 2) {
         *out = s.rows;
@@ -399,13 +534,16 @@ enum lk_status lk_probe_collectives(struct lk_comm *comm,
     LK_TRY(plan(&s));
     if (config->estimate)
         LK_TRY(ask(&s));
-    LK_TRY(choose_bursts(&s));
+    LK_TRY(choose(&s));
     do {
-        LK_TRY(time_all(&s, start_ns));
+        LK_TRY(time_all(&s, n, start_ns));
         for (size_t i = 0; i < s.rows.n; i++)
-            keep(&s, i, n);
+            if (is_due(&s, i, n))
+                keep(&s, i);
+        n++;
+        least = have_least(&s) ? 0 : s.rounds;
         /* Use rank 0's clock, so that all ranks stop together. */
-    } while (!lk_probe_over(&config->effort, ++n, 1, s.all[N_TIMES * s.rows.n]));
+    } while (!lk_probe_over(&config->effort, n, least, s.all[N_TIMES * s.rows.n]) && n < s.rounds);
     *out = s.rows;
     s.rows = (struct lk_probe_rows){0};
 out:
@@ -413,6 +551,7 @@ out:
     lk_probe_clock_fini(&s.clock);
     free_buffer(&s, s.buf);
     free_buffer(&s, s.from);
+    free(s.samples);
     free(s.mine);
     free(s.all);
     return st;

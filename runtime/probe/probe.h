@@ -26,7 +26,9 @@
 struct lk_probe_effort {
     size_t repetitions; /* samples kept, without the warm-up; at least 1 */
     size_t warmup;
-    double budget_s; /* stop after the repetition in which this has passed; 0: never */
+    double budget_s; /* stop after the repetition in which this has passed; 0: never. Of
+                        collectives, rows that it does not hold get fewer samples,
+                        LK_PROBE_SAMPLES_MIN at least of those that were asked for */
 };
 
 /* A piece of compute: each call does one short unit, the same work every time. */
@@ -40,7 +42,9 @@ struct lk_probe_collectives_config {
     size_t n_colls;
     const enum lk_algo *algos; /* borrowed; skipped for collectives that do not have them */
     size_t n_algos;
-    const uint64_t *bytes; /* borrowed; sizes as in facts/coll.h, rounded down to whole elements */
+    const uint64_t *bytes; /* borrowed; sizes as in facts/coll.h, rounded down to whole elements.
+                              AUTO has those, too, between which the communicator says that it takes
+                              another algorithm (lk_comm_choice) */
     size_t n_bytes;
     const enum lk_dtype *dtypes; /* borrowed */
     size_t n_dtypes;

@@ -157,14 +157,26 @@ double lk_coll_set_sd(const struct lk_coll_set *s, double bytes)
            (s->sd[next] - s->sd[i]) * log(bytes / s->bytes[i]) / log(s->bytes[next] / s->bytes[i]);
 }
 
+/* Return true if the algorithm changes between point i and the next, or there is no next. */
+static bool is_last_of_algorithm(const struct lk_coll_set *s, size_t i)
+{
+    return i + 1 >= s->n || lk_loglog_curve_jumps(&s->curve, i);
+}
+
+static bool is_first_of_algorithm(const struct lk_coll_set *s, size_t i)
+{
+    return !i || lk_loglog_curve_jumps(&s->curve, i - 1);
+}
+
 /*
- * Return how far point i lies off the straight line between its neighbours, in ln; 0 at the ends.
+ * Return how far point i lies off the straight line between its neighbours, in ln; 0 at the ends,
+ * and where one of the neighbours is of another algorithm.
  */
 static double off_line(const struct lk_coll_set *s, size_t i)
 {
     double x;
 
-    if (!i || i + 1 >= s->n)
+    if (is_first_of_algorithm(s, i) || is_last_of_algorithm(s, i))
         return 0;
     x = log(s->bytes[i] / s->bytes[i - 1]) / log(s->bytes[i + 1] / s->bytes[i - 1]);
     return fabs(log(s->seconds[i] / s->seconds[i - 1]) -
@@ -183,7 +195,7 @@ double lk_coll_set_between_sd(const struct lk_coll_set *s, double bytes)
 
 double lk_coll_set_slope(const struct lk_coll_set *s, size_t i)
 {
-    size_t a = i ? i - 1 : 0, b = i + 1 < s->n ? i + 1 : i;
+    size_t a = is_first_of_algorithm(s, i) ? i : i - 1, b = is_last_of_algorithm(s, i) ? i : i + 1;
 
     if (a == b)
         return 0;
@@ -217,7 +229,7 @@ enum lk_status lk_coll_set_typical(const struct lk_coll_set *s, const double *mi
 
     LK_TRY(lk_alloc(&seconds, s->n, sizeof *seconds));
     for (size_t i = 0; i < s->n; i++) {
-        bool inner = i && i + 1 < s->n;
+        bool inner = !is_first_of_algorithm(s, i) && !is_last_of_algorithm(s, i);
         double near[3] = {misfit[inner ? i - 1 : i], misfit[i], misfit[inner ? i + 1 : i]};
 
         seconds[i] = s->seconds[i];

@@ -8,36 +8,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Set the slopes to the weighted harmonic mean of the neighbouring secants (Fritsch and Butland
- * 1984), which keeps every piece monotone without a second pass.
- */
-static void set_slopes(struct lk_loglog_curve *c)
+bool lk_loglog_curve_jumps(const struct lk_loglog_curve *c, size_t i)
 {
-    size_t n = c->n;
+    return c->x[i + 1] - c->x[i] < LK_LOGLOG_SAME && fabs(c->y[i + 1] - c->y[i]) > c->real_fall;
+}
 
-    for (size_t i = 0; i < n; i++) {
-        double h0, h1, d0, d1;
+static double secant(const struct lk_loglog_curve *c, size_t i)
+{
+    return (c->y[i + 1] - c->y[i]) / (c->x[i + 1] - c->x[i]);
+}
 
-        if (i == 0 || i + 1 == n)
-            continue;
-        h0 = c->x[i] - c->x[i - 1];
-        h1 = c->x[i + 1] - c->x[i];
-        d0 = (c->y[i] - c->y[i - 1]) / h0;
-        d1 = (c->y[i + 1] - c->y[i]) / h1;
-        c->slope[i] =
-            d0 > 0 && d1 > 0 ? 3 * (h0 + h1) / ((2 * h1 + h0) / d0 + (h1 + 2 * h0) / d1) : 0;
+/*
+ * Set the slopes of points first to last, between which nothing jumps, to the weighted harmonic
+ * mean of the neighbouring secants (Fritsch and Butland 1984), which keeps every piece monotone
+ * without a second pass.
+ */
+static void set_slopes(struct lk_loglog_curve *c, size_t first, size_t last)
+{
+    double *slope = c->slope, begin, end;
+
+    if (first == last)
+        return;
+    for (size_t i = first + 1; i < last; i++) {
+        double h0 = c->x[i] - c->x[i - 1], h1 = c->x[i + 1] - c->x[i];
+        double d0 = secant(c, i - 1), d1 = secant(c, i);
+
+        slope[i] = d0 > 0 && d1 > 0 ? 3 * (h0 + h1) / ((2 * h1 + h0) / d0 + (h1 + 2 * h0) / d1) : 0;
     }
-    if (n > 1) {
-        double first = (c->y[1] - c->y[0]) / (c->x[1] - c->x[0]);
-        double last = (c->y[n - 1] - c->y[n - 2]) / (c->x[n - 1] - c->x[n - 2]);
-
-        /* The slopes at the ends make the outer pieces parabolas, within [0, 3 secants]. */
-        c->slope[0] = fmin(fmax(0, 1.5 * first - 0.5 * c->slope[1]), 3 * first);
-        c->slope[n - 1] = fmin(fmax(0, 1.5 * last - 0.5 * c->slope[n - 2]), 3 * last);
-        if (n == 2)
-            c->slope[0] = c->slope[1] = first;
-    }
+    begin = secant(c, first);
+    end = secant(c, last - 1);
+    /* The slopes at the ends make the outer pieces parabolas, within [0, 3 secants]. */
+    slope[first] = fmin(fmax(0, 1.5 * begin - 0.5 * slope[first + 1]), 3 * begin);
+    slope[last] = fmin(fmax(0, 1.5 * end - 0.5 * slope[last - 1]), 3 * end);
+    if (last == first + 1)
+        slope[first] = slope[last] = begin;
 }
 
 enum lk_status lk_loglog_curve_init(struct lk_loglog_curve *c, const double *x, const double *y,
@@ -45,7 +49,7 @@ enum lk_status lk_loglog_curve_init(struct lk_loglog_curve *c, const double *x, 
 {
     enum lk_status st = LK_OK;
 
-    *c = (struct lk_loglog_curve){.n = n};
+    *c = (struct lk_loglog_curve){.n = n, .real_fall = real_fall};
     LK_TRY(lk_alloc(&c->x, n, sizeof *c->x));
     LK_TRY(lk_alloc(&c->y, n, sizeof *c->y));
     LK_TRY(lk_alloc(&c->slope, n, sizeof *c->slope));
@@ -58,7 +62,11 @@ enum lk_status lk_loglog_curve_init(struct lk_loglog_curve *c, const double *x, 
             ;
         LK_TRY(lk_stats_isotonic(c->y + i, NULL, next - i));
     }
-    set_slopes(c);
+    for (size_t first = 0, last; first < n; first = last + 1) {
+        for (last = first; last + 1 < n && !lk_loglog_curve_jumps(c, last); last++)
+            ;
+        set_slopes(c, first, last);
+    }
 out:
     if (st != LK_OK)
         lk_loglog_curve_fini(c);

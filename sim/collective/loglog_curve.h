@@ -2,7 +2,8 @@
  * A log-log curve goes through points in logarithms of both axes. It is piecewise cubic and
  * monotone between points (Fritsch and Carlson, "Monotone piecewise cubic interpolation", SIAM J.
  * Numer. Anal. 17, 1980). Where the points fall by little, their non-decreasing fit (base/stats.h)
- * replaces them.
+ * replaces them. Two points of nearly the same x that differ by more are the sides of a jump, as
+ * where a library goes to another algorithm: neither side says how steep the other is.
  *
  * Collective times over bytes have slope 0 in logarithms at the small end (latency) and 1 at the
  * large end (bandwidth); a straight line between points a factor 4 apart is up to 6 % off there,
@@ -13,12 +14,14 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct lk_loglog_curve {
     size_t n;
     double *x, *y; /* natural logarithms, x ascending */
     double *slope; /* dy/dx at the points */
+    double real_fall;
 };
 
 /*
@@ -29,6 +32,10 @@ struct lk_loglog_curve {
 enum lk_status lk_loglog_curve_init(struct lk_loglog_curve *c, const double *x, const double *y,
                                     size_t n, double real_fall);
 void lk_loglog_curve_fini(struct lk_loglog_curve *c); /* zeroes it; safe on a zeroed curve */
+/* Points whose x differ by less than this (ln) are of one x. */
+#define LK_LOGLOG_SAME 1e-3
+/* Return true if points i and i + 1 are the sides of a jump. pre: i + 1 < n. */
+bool lk_loglog_curve_jumps(const struct lk_loglog_curve *c, size_t i);
 /* Return y at x. pre: x > 0. */
 double lk_loglog_curve_at(const struct lk_loglog_curve *c, double x);
 

@@ -116,6 +116,71 @@ START_TEST(collectives)
 }
 END_TEST
 
+/* What is asked of AUTO's sizes, and of a budget that is over at once. */
+static enum lk_status probe_auto(struct rank *me)
+{
+    static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_BROADCAST};
+    static const enum lk_algo algos[] = {LK_ALGO_AUTO, LK_ALGO_RING};
+    static const uint64_t bytes[] = {4096, 65536, 262144, 524288};
+    static const enum lk_dtype dtypes[] = {LK_F32};
+    struct results *results = me->ctx;
+    struct lk_probe_collectives_config config = {
+        .colls = colls,
+        .n_colls = LK_COUNT(colls),
+        .algos = algos,
+        .n_algos = LK_COUNT(algos),
+        .bytes = bytes,
+        .n_bytes = LK_COUNT(bytes),
+        .dtypes = dtypes,
+        .n_dtypes = LK_COUNT(dtypes),
+        .effort = {.repetitions = 20, .warmup = 2, .budget_s = 1e-9}};
+    struct lk_store *store = NULL;
+    struct lk_comm *c = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
+    LK_TRY(lk_probe_collectives(c, &config, &results->rows[me->rank]));
+out:
+    lk_comm_close(c);
+    lk_store_close(store);
+    return st;
+}
+
+/* AUTO has a row on each side of the size from which tcp takes the ring, on 3 ranks above 128 KiB
+ * for an all-reduce and 64 KiB for a broadcast; and each row has the fewest samples that have a
+ * spread, without a warm-up. */
+START_TEST(sides_of_a_switch)
+{
+    static const uint64_t want[LK_COLL_MODELLED][6] = {
+        [LK_ALL_REDUCE] = {4096, 65536, 131072, 131076, 262144, 524288},
+        [LK_BROADCAST] = {4096, 65536, 65540, 262144, 524288},
+    };
+    struct results *results = calloc(1, sizeof *results);
+    struct rank ranks[RANKS_MAX];
+    size_t at = 0, of_auto = 0;
+
+    ranks_run_threads(WORLD, plenty_ns, probe_auto, results, ranks);
+    for (int r = 0; r < WORLD; r++)
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+    for (size_t i = 0; i < results->rows[0].n; i++) {
+        const struct lk_probe_row *row = &results->rows[0].row[i];
+
+        ck_assert_uint_eq(row->n, LK_PROBE_SAMPLES_MIN);
+        ck_assert_uint_eq(row->warmup, 0);
+        if (row->algo != LK_ALGO_AUTO)
+            continue;
+        at = row->bytes == want[row->coll][0] ? 0 : at + 1;
+        ck_assert_uint_eq(row->bytes, want[row->coll][at]);
+        of_auto++;
+    }
+    ck_assert_uint_eq(of_auto, 2 * (6 + 5));
+    ck_assert_uint_eq(results->rows[0].n, of_auto + 2 * (4 + 4));
+    for (int r = 0; r < WORLD; r++)
+        lk_probe_rows_fini(&results->rows[r]);
+    free(results);
+}
+END_TEST
+
 /* Pairs of four ranks are two nodes: what has groups is measured inside them, too. */
 static enum lk_status probe_inside(struct rank *me)
 {
@@ -391,6 +456,7 @@ SUITE(probe, c)
 {
     tcase_add_test(c, collectives);
     tcase_add_test(c, inside_nodes);
+    tcase_add_test(c, sides_of_a_switch);
     tcase_add_test(c, compute);
     tcase_add_test(c, overlap_on_streams);
     tcase_add_test(c, parts_on_streams);

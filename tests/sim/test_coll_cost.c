@@ -403,6 +403,31 @@ START_TEST(auto_takes_the_fastest)
 }
 END_TEST
 
+/* Behind 256 KiB AUTO takes an algorithm that is twice as fast, and each side is as if it were all:
+ * no line leads from one to the other, and neither is in doubt for the other. */
+START_TEST(an_algorithm_ends_where_the_next_begins)
+{
+    enum { LAST = 256 << 10, ALL = 2 };
+    struct sweep s[3];
+
+    for (int i = 0; i < 3; i++)
+        sweep_init(&s[i]);
+    for (uint64_t b = 4096; b <= 64U << 20; b = b == LAST ? b + 4 : (b & ~UINT64_C(7)) * 4)
+        for (int i = b > LAST; i <= ALL; i += ALL - (b > LAST))
+            add_point(&s[i], LK_ALGO_AUTO, 8, b,
+                      truth(LK_ALGO_RING, (double)b, 8) * (b > LAST ? 1 : 2), LK_TIMING_ALONE);
+    for (uint64_t b = 5000; b < 64U << 20; b += b < LAST && b * 5 / 4 > LAST ? LAST - b : b / 4) {
+        struct lk_cost one = cost_at(&s[b > LAST].cluster, LK_ALGO_AUTO, b, 8, 1);
+        struct lk_cost both = cost_at(&s[ALL].cluster, LK_ALGO_AUTO, b, 8, 1);
+
+        ck_assert_double_eq_tol(both.seconds / one.seconds, 1, 1e-6);
+        ck_assert_double_eq_tol(both.hi / one.hi, 1, 1e-6);
+    }
+    for (int i = 0; i < 3; i++)
+        sweep_fini(&s[i]);
+}
+END_TEST
+
 /*
  * Without a datasheet: one algorithm's line. 16 MB and more tell nothing of the latency, so that
  * less has a wide interval; a table that is flat at its small end leaves little open.
@@ -566,6 +591,7 @@ SUITE(coll_cost, c)
     tcase_add_test(c, a_ring_is_carried_by_its_chunks);
     tcase_add_test(c, bursts_of_shaped_links);
     tcase_add_test(c, auto_takes_the_fastest);
+    tcase_add_test(c, an_algorithm_ends_where_the_next_begins);
     tcase_add_test(c, a02_one_algorithms_slope_bounds_what_is_open);
     tcase_add_test(c, links_alone_are_a_preset);
     tcase_add_test(c, nothing_known_is_refused_with_the_next_run);
