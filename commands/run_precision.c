@@ -39,8 +39,7 @@ enum lk_status run_options_check_precision(const struct run_options *o, const st
         bool wrong;
         const char *why;
     } rows[] = {
-        {dtype == LK_F16 && cuda, "--dtype=float16 has no CUDA kernels yet; --dtype=bfloat16 has"},
-        {t->device_config.attention == LK_ATTENTION_CUDNN && !narrow && cuda,
+        {t->device_config.attention == LK_ATTENTION_CUDNN && dtype != LK_BF16 && cuda,
          "--attention=cudnn needs --dtype=bfloat16"},
         {apart && narrow,
          "--sharding=local-sgd, diloco and async exchange float32 weights: they need "

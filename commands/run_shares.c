@@ -15,7 +15,6 @@ enum lk_status run_options_check_shares(const struct run_options *o, const struc
     enum lk_uneven uneven = t->sampler.uneven;
     bool lists = o->local_batch.n > 1, joins = uneven == LK_UNEVEN_JOIN;
     bool shorts = joins || uneven == LK_UNEVEN_PAD;
-    bool steps = traits->pace == LK_PACE_STEP; /* all ranks meet in every step */
     const struct {
         bool wrong;
         const char *why;
@@ -24,14 +23,15 @@ enum lk_status run_options_check_shares(const struct run_options *o, const struc
          "--drop-last is --uneven=drop, which excludes the other words"},
         {!joins && (t->divide != d->train.divide || o->rank_samples.n),
          "--join-divide and --rank-samples need --uneven=join"},
-        {joins && traits->sharers != LK_SHARERS_NONE,
-         "--uneven=join and --sharding: a rank gathers and scatters where its model's passes come "
-         "to a unit, and one that ran out has no passes; --uneven=pad and drop work"},
+        {joins && traits->gathers >= LK_GATHERS_FORWARD,
+         "--uneven=join and --sharding: ranks gather parameters where their model's passes come to "
+         "them, and one that ran out has no passes, as in PyTorch, whose FSDP does not join; zero1 "
+         "and zero2 work, --uneven=pad and drop, too"},
         {joins && t->model.sync_batch_norm,
          "--uneven=join and --sync-batch-norm: its collectives are the model's own, which a rank "
          "that ran out does not shadow, as in PyTorch; --uneven=pad and drop work"},
-        {!steps && (lists || shorts),
-         "--sharding=local-sgd, diloco and async weigh ranks alike: not with "
+        {traits->pace == LK_PACE_PERIOD && (lists || shorts),
+         "--sharding=local-sgd and diloco weigh ranks alike: not with "
          "--local-batch of each rank, nor --uneven=pad or join"},
         {lists && (o->scaling.n || o->local_batches.n || o->strong),
          "--local-batch of each rank is for one number of ranks: not with --scaling or "

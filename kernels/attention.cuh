@@ -10,7 +10,7 @@
  * forward, against 102); with 32 rows, each element read is used twice.
  *
  * Heads up to 128 wide; the tile is 64 or 128 wide, zero where the head is narrower. Products are
- * of bfloat16, or of tf32 where lk_real is float; sums, softmax and its derivative are float.
+ * of 16 bits, or of tf32 where lk_real is float; sums, softmax and its derivative are float.
  */
 #ifndef LK_KERNELS_ATTENTION_CUH
 #define LK_KERNELS_ATTENTION_CUH
@@ -43,19 +43,17 @@ template <class T, int WIDTH> constexpr int block_rows = WARPS *tall<T, WIDTH> *
  *   from_sums         K columns of an earlier product's sums, as a left factor. Use with
  *                     load_b_columns for the right one: the two agree on the order of the K terms.
  */
-template <class T> struct factors;
-
-template <> struct factors<bf16> {
+template <class T> struct factors { /* 16 bits */
     static constexpr int K = 16, PAD = 8;
 
-    static __device__ void load_a(uint32_t (&a)[4], const bf16 *tile, int ld)
+    static __device__ void load_a(uint32_t (&a)[4], const T *tile, int ld)
     {
         int lane = (int)threadIdx.x % LK_WARP;
 
         load_matrices(a, tile + lane % 16 * ld + lane / 16 * 8);
     }
 
-    static __device__ void load_b_rows(uint32_t (&b)[2][2], const bf16 *tile, int ld)
+    static __device__ void load_b_rows(uint32_t (&b)[2][2], const T *tile, int ld)
     {
         int lane = (int)threadIdx.x % LK_WARP;
         uint32_t r[4];
@@ -64,7 +62,7 @@ template <> struct factors<bf16> {
         b[0][0] = r[0], b[0][1] = r[1], b[1][0] = r[2], b[1][1] = r[3];
     }
 
-    static __device__ void load_b_columns(uint32_t (&b)[2][2], const bf16 *tile, int ld)
+    static __device__ void load_b_columns(uint32_t (&b)[2][2], const T *tile, int ld)
     {
         int lane = (int)threadIdx.x % LK_WARP;
         uint32_t r[4];
@@ -75,15 +73,15 @@ template <> struct factors<bf16> {
 
     static __device__ void from_sums(uint32_t (&a)[4], const float (*sums)[4])
     {
-        a[0] = two_bf16(sums[0][0], sums[0][1]);
-        a[1] = two_bf16(sums[0][2], sums[0][3]);
-        a[2] = two_bf16(sums[1][0], sums[1][1]);
-        a[3] = two_bf16(sums[1][2], sums[1][3]);
+        a[0] = two<T>(sums[0][0], sums[0][1]);
+        a[1] = two<T>(sums[0][2], sums[0][3]);
+        a[2] = two<T>(sums[1][0], sums[1][1]);
+        a[3] = two<T>(sums[1][2], sums[1][3]);
     }
 
     static __device__ void multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
     {
-        mma_bf16(d, a, b);
+        mma<T>(d, a, b);
     }
 };
 

@@ -9,7 +9,7 @@
  * A product gives the same bits every time on the same GPU model: NVIDIA documents it for
  * cublasLtMatmul with a workspace of the caller's, which each stream has here (cuBLAS manual,
  * 2.1.4), and a plan depends on its key alone. Sums are float: reduction schemes that round partial
- * sums to bfloat16 ("in place" and "output type") are not allowed.
+ * sums to 16 bits ("in place" and "output type") are not allowed.
  *
  * Epilogues (cublasLt.h, cublasLtEpilogue_t): GELU_AUX_BIAS and DGELU_BGRAD have gelu's input as
  * aux, with a leading dimension of its own. The header does not say which gelu; frameworks put the
@@ -294,15 +294,20 @@ static bool takes_aux(cublasLtEpilogue_t epilogue)
 static enum lk_status describe(const struct lk_cuda_blas *b, struct plan *p)
 {
     const struct key *k = &p->key;
-    cudaDataType_t type = k->real == LK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
-    cublasComputeType_t compute =
-        k->real == LK_BF16 ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_32F_FAST_TF32;
+    static const struct {
+        cudaDataType_t type;
+        cublasComputeType_t compute;
+    } reals[] = {[LK_F32] = {CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32},
+                 [LK_F16] = {CUDA_R_16F, CUBLAS_COMPUTE_32F},
+                 [LK_BF16] = {CUDA_R_16BF, CUBLAS_COMPUTE_32F}};
+    const cudaDataType_t type = reals[k->real].type;
     cublasOperation_t first = k->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = k->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = k->epilogue;
     int64_t aux_stride = (int64_t)k->stride[D];
 
-    LK_PASS(check(b, b->call.MatmulDescCreate(&p->desc, compute, CUDA_R_32F), "a description"));
+    LK_PASS(check(b, b->call.MatmulDescCreate(&p->desc, reals[k->real].compute, CUDA_R_32F),
+                  "a description"));
     LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
     LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
     LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));

@@ -4,10 +4,10 @@
  * Each stream needs its own context, because the kernels of a stream share its workspace. No CUDA
  * type appears here, so that files without CUDA can include it.
  *
- * The context's `real` is the element type of lk_real buffers, float32 or bfloat16. Buffers of
- * lk_wide (sums, statistics, the optimizer's weights) are float32 in both cases. Products of
- * float32 matrices run as tf32 on the tensor cores: the factors keep 10 bits of mantissa, sums are
- * float32. That is torch's set_float32_matmul_precision("high"), not its default.
+ * The context's `real` is the element type of lk_real buffers: float32, bfloat16 or float16.
+ * Buffers of lk_wide (sums, statistics, the optimizer's weights) are float32 in all cases. Products
+ * of float32 matrices run as tf32 on the tensor cores: the factors keep 10 bits of mantissa, sums
+ * are float32. That is torch's set_float32_matmul_precision("high"), not its default.
  */
 #ifndef LK_KERNELS_CUDA_H
 #define LK_KERNELS_CUDA_H
@@ -30,7 +30,7 @@ struct lk_cuda_dnn;
 
 struct lk_cuda {
     void *stream;       /* cudaStream_t */
-    enum lk_dtype real; /* LK_F32 or LK_BF16 */
+    enum lk_dtype real; /* LK_F32, LK_BF16 or LK_F16 */
     /* Device memory of LK_CUDA_WORKSPACE_BYTES, for partial sums within one op and cuBLASLt. */
     void *workspace;
     void *sums; /* likewise, of LK_CUDA_SUMS_BYTES: a bias's gradient that is added to another */

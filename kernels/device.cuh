@@ -31,6 +31,7 @@ extern "C" {
 #endif
 
 typedef __nv_bfloat16 bf16;
+typedef __half f16;
 
 enum { LK_WARP = 32, LK_ALL_LANES = -1 };
 
@@ -46,6 +47,11 @@ __device__ inline float to_float(bf16 x)
     return __bfloat162float(x);
 }
 
+__device__ inline float to_float(f16 x)
+{
+    return __half2float(x);
+}
+
 template <class T> __device__ inline T from_float(float x);
 
 template <> __device__ inline float from_float<float>(float x)
@@ -56,6 +62,11 @@ template <> __device__ inline float from_float<float>(float x)
 template <> __device__ inline bf16 from_float<bf16>(float x)
 {
     return __float2bfloat16_rn(x);
+}
+
+template <> __device__ inline f16 from_float<f16>(float x)
+{
+    return __float2half_rn(x);
 }
 
 /* N elements that move in one instruction. 16 bytes is the widest. kernels/ptx.cuh has store. */
@@ -173,7 +184,14 @@ inline unsigned blocks_for(size_t n, size_t each, unsigned most = 1U << 16)
     {                                                                                              \
         const struct lk_##op##_args &a = *static_cast<const struct lk_##op##_args *>(args);        \
                                                                                                    \
-        return c->real == LK_BF16 ? op<bf16>(a, c) : op<float>(a, c);                              \
+        switch (c->real) {                                                                         \
+        case LK_BF16:                                                                              \
+            return op<bf16>(a, c);                                                                 \
+        case LK_F16:                                                                               \
+            return op<f16>(a, c);                                                                  \
+        default:                                                                                   \
+            return op<float>(a, c);                                                                \
+        }                                                                                          \
     }
 
 #endif

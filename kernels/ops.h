@@ -473,7 +473,7 @@ struct lk_clip_args {
 /*
  * Make the columns of a matrix orthonormal, from the first on: what lies along earlier columns is
  * taken off, twice (Giraud, Langou, Rozloznik 2005: twice is enough), and the rest is divided by
- * its norm. A column of which less than 2^-20 remains (in bfloat16, 2^-7) depends on the earlier
+ * its norm. A column of which less than 2^-20 remains (in 16 bits, 2^-7) depends on the earlier
  * ones but for rounding: a fixed vector takes its place, so that a column that was 0 once does not
  * stay 0 for ever.
  */

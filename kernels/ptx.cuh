@@ -9,6 +9,8 @@
 
 #include "kernels/device.cuh"
 
+#include <type_traits>
+
 #ifdef __CUDACC__
 
 /*
@@ -38,33 +40,38 @@ template <int N, class T> __device__ inline void store(T *p, const pack<T, N> &x
     }
 }
 
+/* Compute d += a * b on the tensor cores; `shape` and `types` are PTX's words. */
+#define LK_MMA(shape, types)                                                                       \
+    asm volatile("mma.sync.aligned." shape ".row.col.f32." types ".f32 "                           \
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                 \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                  \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+
 /*
- * d += a * b on the tensor cores: a (16, 16) row major, b (16, 8) column major, bfloat16; d (16, 8)
+ * d += a * b of elements T: a (16, 16) row major, b (16, 8) column major, of 16 bits; d (16, 8)
  * float. A warp holds them in fragments, 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with
  * floating point type": with g = lane / 4 and t = lane % 4,
  *     a[0] = a(g, 2t..2t+1), a[1] = a(g + 8, same), a[2] = a(g, 2t+8..2t+9), a[3] = a(g + 8, same)
  *     b[0] = b(2t..2t+1, g), b[1] = b(2t+8..2t+9, g)
  *     d[0..1] = d(g, 2t..2t+1), d[2..3] = d(g + 8, same)
  */
-__device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+template <class T>
+__device__ inline void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    if constexpr (std::is_same_v<T, bf16>)
+        LK_MMA("m16n8k16", "bf16.bf16");
+    else
+        LK_MMA("m16n8k16", "f16.f16");
 }
 
 /*
- * As mma_bf16, for tf32: a (16, 8), b (8, 8), 9.7.14.5.7, "Matrix Fragments for mma.m16n8k8":
+ * As mma, for tf32: a (16, 8), b (8, 8), 9.7.14.5.7, "Matrix Fragments for mma.m16n8k8":
  *     a[0] = a(g, t), a[1] = a(g + 8, t), a[2] = a(g, t + 4), a[3] = a(g + 8, t + 4)
  *     b[0] = b(t, g), b[1] = b(t + 4, g); d as above
  */
 __device__ inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    LK_MMA("m16n8k8", "tf32.tf32");
 }
 
 /* Return the bits of x rounded to tf32: 10 bits of mantissa, ties away from zero ("cvt", .rna). */
@@ -76,12 +83,16 @@ __device__ inline uint32_t to_tf32(float x)
     return bits;
 }
 
-/* Return two bfloat16, rounded to nearest even, `low` in the lower half ("cvt", .rn.bf16x2). */
-__device__ inline uint32_t two_bf16(float low, float high)
+/* Return two elements T of 16 bits, rounded to nearest even, `low` in the lower half ("cvt",
+ * .rn.bf16x2 and .rn.f16x2). */
+template <class T> __device__ inline uint32_t two(float low, float high)
 {
     uint32_t bits;
 
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    if constexpr (std::is_same_v<T, bf16>)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
 

@@ -43,31 +43,10 @@ template <class T> struct clipped {
     }
 };
 
-template <class T> struct to_f16 {
-    __device__ uint16_t operator()(T x) const
+template <class W> struct converted {
+    template <class T> __device__ W operator()(T x) const
     {
-        return __half_as_ushort(__float2half_rn(to_float(x)));
-    }
-};
-
-template <class T> struct to_bf16 {
-    __device__ uint16_t operator()(T x) const
-    {
-        return __bfloat16_as_ushort(__float2bfloat16_rn(to_float(x)));
-    }
-};
-
-template <class T> struct from_f16 {
-    __device__ T operator()(uint16_t x) const
-    {
-        return from_float<T>(__half2float(__ushort_as_half(x)));
-    }
-};
-
-template <class T> struct from_bf16 {
-    __device__ T operator()(uint16_t x) const
-    {
-        return from_float<T>(__bfloat162float(__ushort_as_bfloat16(x)));
+        return from_float<W>(to_float(x));
     }
 };
 
@@ -105,24 +84,30 @@ template <class T> enum lk_status clip(const struct lk_clip_args &a, const struc
         clipped<T>{static_cast<const float *>(a.sum_squares), (float)a.most, (float)a.scale});
 }
 
+template <class W, class T>
+enum lk_status to_wire(const struct lk_cast_to_wire_args &a, const struct lk_cuda *c)
+{
+    return lk_map(c, "cast_to_wire", reinterpret_cast<W *>(a.out), static_cast<const T *>(a.in),
+                  a.n, converted<W>{});
+}
+
 template <class T>
 enum lk_status cast_to_wire(const struct lk_cast_to_wire_args &a, const struct lk_cuda *c)
 {
-    const T *in = static_cast<const T *>(a.in);
+    return a.dtype == LK_F16 ? to_wire<f16, T>(a, c) : to_wire<bf16, T>(a, c);
+}
 
-    if (a.dtype == LK_F16)
-        return lk_map(c, "cast_to_wire", a.out, in, a.n, to_f16<T>{});
-    return lk_map(c, "cast_to_wire", a.out, in, a.n, to_bf16<T>{});
+template <class W, class T>
+enum lk_status from_wire(const struct lk_cast_from_wire_args &a, const struct lk_cuda *c)
+{
+    return lk_map(c, "cast_from_wire", static_cast<T *>(a.out), reinterpret_cast<const W *>(a.in),
+                  a.n, converted<T>{});
 }
 
 template <class T>
 enum lk_status cast_from_wire(const struct lk_cast_from_wire_args &a, const struct lk_cuda *c)
 {
-    T *out = static_cast<T *>(a.out);
-
-    if (a.dtype == LK_F16)
-        return lk_map(c, "cast_from_wire", out, a.in, a.n, from_f16<T>{});
-    return lk_map(c, "cast_from_wire", out, a.in, a.n, from_bf16<T>{});
+    return a.dtype == LK_F16 ? from_wire<f16, T>(a, c) : from_wire<bf16, T>(a, c);
 }
 
 /*

@@ -11,7 +11,8 @@
  *              float16, where they round each result once (kernels/narrow.h)
  *   timed      a stream is a thread; an op waits, to an absolute deadline, for as long as its cost
  *              takes at the device's rates. Host functions (collectives) and copies run for real.
- *   cuda       a stream is a CUDA stream; float32 with tf32 products, or bfloat16 (lk_op.cuda).
+ *   cuda       a stream is a CUDA stream; float32 with tf32 products, or bfloat16 or float16
+ *              (lk_op.cuda).
  *              Builds with CUDA only. Host memory is not device memory: only copies may name both,
  *              and they are asynchronous for memory of lk_device_alloc_host.
  *   reference  no threads: work runs at once on the caller, ops in float64 (lk_op.ref)

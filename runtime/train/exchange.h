@@ -53,8 +53,8 @@ enum lk_status lk_exchange_forward_begin(struct lk_exchange *e, int micro_batch)
 enum lk_status lk_exchange_backward_begin(struct lk_exchange *e, int micro_batch);
 double lk_exchange_seed(const struct lk_exchange *e);
 struct lk_grad_hook lk_exchange_hook(struct lk_exchange *e);
-/* Take part in what a backward exchanges, with gradients that add nothing. LK_EUNSUPPORTED in
- * sharded training. */
+/* Take part in what a backward exchanges, with gradients that add nothing. pre: a scheme whose
+ * passes gather nothing. */
 enum lk_status lk_exchange_shadow(struct lk_exchange *e);
 enum lk_status lk_exchange_backward_end(struct lk_exchange *e);
 /* Enqueue what follows the update of the owned pieces, which is on the compute stream. */
@@ -109,7 +109,7 @@ struct lk_exchange_ops {
     enum lk_status (*backward_begin)(struct lk_exchange *e, int micro_batch);
     double (*seed)(const struct lk_exchange *e);
     struct lk_grad_hook (*hook)(struct lk_exchange *e);
-    enum lk_status (*shadow)(struct lk_exchange *e); /* (optional) LK_EUNSUPPORTED */
+    enum lk_status (*shadow)(struct lk_exchange *e);
     enum lk_status (*backward_end)(struct lk_exchange *e);
     enum lk_status (*updated)(struct lk_exchange *e); /* (optional) */
     const struct lk_bucket_plan *(*buckets)(const struct lk_exchange *e);

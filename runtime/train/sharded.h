@@ -15,8 +15,9 @@
  *   gradients  whole in place, or (trait `gradients`) in a slot from `need` until they are reduced
  *              to `sums`, the shard's. Where only the last micro-batch reduces, they are whole
  *              until then whatever the trait.
- *   reduction  a reduce-scatter in the group when a unit's last gradient is ready; then, with
- *              replicas, an all-reduce of the shard among them.
+ *   reduction  a reduce-scatter in the group when a unit's last gradient is ready, and all units
+ *              before it have theirs; then, with replicas, an all-reduce of the shard among them.
+ *              A rank without samples does the same with zeros.
  *   update     of the pieces of parameters that lie in own shards (lk_exchange_owned)
  *   gathers    LK_GATHERS_AFTER: of every unit, in place, behind the update
  *

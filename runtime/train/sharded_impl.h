@@ -65,6 +65,7 @@ struct sharded {
     bool reduces;  /* this micro-batch's gradients are reduced, in the group, */
     bool crosses;  /* and among replicas */
     size_t n_ready;
+    size_t next; /* unit that is reduced next */
     bool *seen;
     struct lk_event *before; /* the collective before (PARTIAL); the backward's end (NONE) */
     struct lk_event *done;   /* on the net stream */
@@ -93,6 +94,8 @@ enum lk_status lk_sharded_forward_begin(struct lk_exchange *e, int micro_batch);
 enum lk_status lk_sharded_backward_begin(struct lk_exchange *e, int micro_batch);
 struct lk_grad_hook lk_sharded_hook(struct lk_exchange *e);
 struct lk_use_hook lk_sharded_uses(struct sharded *s);
+/* pre: the scheme's passes gather nothing. */
+enum lk_status lk_sharded_shadow(struct lk_exchange *e);
 enum lk_status lk_sharded_backward_end(struct lk_exchange *e);
 enum lk_status lk_sharded_updated(struct lk_exchange *e);
 enum lk_status lk_sharded_add_up(struct lk_exchange *e, lk_wide *x);

@@ -194,6 +194,14 @@ out:
     return st;
 }
 
+/* Reduce the units that are ready, in order: a rank that shadows a backward does likewise. */
+static enum lk_status reduce_ready(struct sharded *s)
+{
+    for (; s->next < s->plan.n_buckets && !s->units[s->next].pending; s->next++)
+        LK_PASS(reduce(s, s->next, s->units[s->next].ready));
+    return LK_OK;
+}
+
 static enum lk_status on_ready(void *ctx, size_t param)
 {
     struct sharded *s = ctx;
@@ -208,13 +216,28 @@ static enum lk_status on_ready(void *ctx, size_t param)
     if (--u->pending > 0 || !s->reduces)
         return LK_OK;
     LK_PASS(lk_event_record(u->ready, s->config.compute));
-    return s->config.overlap == LK_OVERLAP_MODE_NONE ? LK_OK
-                                                     : reduce(s, s->unit_of[param], u->ready);
+    return s->config.overlap == LK_OVERLAP_MODE_NONE ? LK_OK : reduce_ready(s);
 }
 
 struct lk_grad_hook lk_sharded_hook(struct lk_exchange *e)
 {
     return (struct lk_grad_hook){.ready = on_ready, .ctx = e};
+}
+
+enum lk_status lk_sharded_shadow(struct lk_exchange *e)
+{
+    struct sharded *s = (struct sharded *)e;
+
+    for (size_t k = 0; k < s->plan.n_buckets; k++) {
+        struct unit *u = &s->units[k];
+
+        LK_PASS(place_gradients(s, k));
+        if (s->micro_batch == 0)
+            LK_PASS(zero(s, lk_sharded_whole_gradients(s, u), 0, u->elems));
+        for (size_t i = s->plan.first[k]; i < s->plan.first[k + 1]; i++)
+            LK_PASS(on_ready(s, s->plan.index[i]));
+    }
+    return LK_OK;
 }
 
 /* ---- What a pass uses ---- */
@@ -331,6 +354,7 @@ enum lk_status lk_sharded_backward_begin(struct lk_exchange *e, int micro_batch)
     s->reduces = last || !c->no_sync;
     s->crosses = s->reduces && (last || !c->scatter);
     s->n_ready = 0;
+    s->next = 0;
     memset(s->seen, 0, s->model->n_params * sizeof *s->seen);
     for (size_t k = 0; k < s->plan.n_buckets; k++)
         s->units[k].pending = s->plan.first[k + 1] - s->plan.first[k];

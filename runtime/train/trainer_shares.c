@@ -51,17 +51,20 @@ enum lk_status lk_trainer_check_shares(const struct lk_train_config *c)
 {
     const struct lk_sampler_config *s = &c->sampler;
     const char *scheme = lk_sharding_name(c->reducer.sharding);
+    const struct lk_sharding_traits *traits = lk_sharding_traits(c->reducer.sharding);
     bool joins = s->uneven == LK_UNEVEN_JOIN, short_ones = joins || s->uneven == LK_UNEVEN_PAD;
 
-    if (joins && lk_sharding_traits(c->reducer.sharding)->sharers != LK_SHARERS_NONE)
-        return lk_fail(LK_EUNSUPPORTED,
-                       "%s with ranks that run out: a rank gathers and scatters where its model's "
-                       "passes come to a unit, and one without samples has no passes",
-                       scheme);
+    if (joins && traits->gathers >= LK_GATHERS_FORWARD)
+        return lk_fail(
+            LK_EUNSUPPORTED,
+            "%s with ranks that run out: ranks gather parameters where their model's "
+            "passes come to them, and one without samples has no passes. PyTorch's FSDP "
+            "is no part of Join either: zero1 and zero2 work, --uneven=drop and pad, too",
+            scheme);
     if (joins && c->model.sync_batch_norm)
         return lk_fail(LK_EUNSUPPORTED, "SyncBatchNorm with ranks that run out: its collectives "
                                         "are the model's own, as in PyTorch's Join");
-    if (lk_sharding_traits(c->reducer.sharding)->pace != LK_PACE_STEP && (s->batches || short_ones))
+    if (traits->pace == LK_PACE_PERIOD && (s->batches || short_ones))
         return lk_fail(LK_EUNSUPPORTED, "%s with batches that differ: it weighs ranks alike",
                        scheme);
     if (s->batches && s->batches[c->comm_config.rank] != c->local_batch)

@@ -57,7 +57,7 @@ static const struct {
     {"--model=replay", "--model=replay needs --job"},
     {"--model=replay --job=x", "--model=replay needs --device=timed"},
     {"--device=timed --verify", "computes nothing to verify"},
-    {"--device=cuda --dtype=float16", "--dtype=float16 has no CUDA kernels yet"},
+    {"--device=cuda --dtype=float16 --attention=cudnn", "--attention=cudnn needs --dtype=bfloat16"},
     {"--dtype=float64", "'float64' is not one of: float32 bfloat16 float16"},
     {"--dtype=bf16 --sharding=local-sgd -n2", "they need --dtype=float32"},
     {"--sharding=diloco --loss-scale=128 -n2", "ranks would skip other steps"},

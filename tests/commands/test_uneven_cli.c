@@ -96,7 +96,7 @@ static const struct {
 } bad[] = {
     {"-n3 --local-batch=8,4", "2 numbers, for 3 ranks"},
     {"-n2 --uneven=join --rank-samples=8,8,8", "3 numbers, for 2 ranks"},
-    {"-n2 --uneven=join --sharding=zero2", "no passes"},
+    {"-n2 --uneven=join --sharding=zero3", "no passes"},
     {"-n2 --drop-last --uneven=pad", "--drop-last is --uneven=drop"},
     {"-n2 --rank-samples=8,8", "need --uneven=join"},
     {"-n2 --join-divide=active", "need --uneven=join"},

@@ -80,22 +80,37 @@ double cuda_rig_seconds(const struct cuda_rig *r)
 /* Convert n elements, from doubles and back. */
 static void narrow(enum lk_dtype type, const double *from, void *to, size_t n)
 {
-    if (type == LK_BF16)
-        for (size_t i = 0; i < n; i++)
-            ((uint16_t *)to)[i] = lk_bf16_from_f32((float)from[i]);
-    else
-        for (size_t i = 0; i < n; i++)
-            ((float *)to)[i] = (float)from[i];
+    enum { PART = 1024 };
+    float part[PART];
+
+    for (size_t i = 0; i < n; i += PART) {
+        size_t m = n - i < PART ? n - i : PART;
+
+        for (size_t k = 0; k < m; k++)
+            part[k] = (float)from[i + k];
+        lk_dtype_from_f32(type, (char *)to + i * lk_dtype_bytes(type), part, m);
+    }
 }
 
 static void widen(enum lk_dtype type, const void *from, double *to, size_t n)
 {
-    if (type == LK_BF16)
-        for (size_t i = 0; i < n; i++)
-            to[i] = (double)lk_f32_from_bf16(((const uint16_t *)from)[i]);
-    else
-        for (size_t i = 0; i < n; i++)
-            to[i] = (double)((const float *)from)[i];
+    for (size_t i = 0; i < n; i++)
+        to[i] = lk_dtype_at(type, from, i);
+}
+
+/* Round d to the type; return the elements, which the caller frees. */
+static void *rounded(struct buffer *b)
+{
+    void *host = host_alloc(b->n, lk_dtype_bytes(b->type));
+
+    narrow(b->type, b->d, host, b->n);
+    widen(b->type, host, b->d, b->n);
+    return host;
+}
+
+void buffer_round(struct buffer *b)
+{
+    free(rounded(b));
 }
 
 void buffer_send(struct buffer *b)
@@ -105,9 +120,7 @@ void buffer_send(struct buffer *b)
     b->rig->elements += (double)b->n;
     if (b->rig->counts)
         return;
-    host = host_alloc(b->n, lk_dtype_bytes(b->type));
-    narrow(b->type, b->d, host, b->n);
-    widen(b->type, host, b->d, b->n);
+    host = rounded(b);
     b->rig->machine->copy(b->dev, host, b->n * lk_dtype_bytes(b->type));
     free(host);
 }
@@ -187,7 +200,7 @@ static double part_of_bound(double got, double want, double allowed, double own)
 /* Compare elements from `first` on with what the device has. */
 static void check_part(struct buffer *b, const double *got, size_t first, size_t n, double allowed)
 {
-    double own = b->type == LK_BF16 ? 0x1p-8 : 0; /* half of the last of 8 bits */
+    double own = b->type == LK_F32 ? 0 : lk_dtype_unit_roundoff(b->type);
 
     for (size_t i = 0; i < n; i++) {
         double want = b->d[first + i], part;

@@ -22,6 +22,8 @@ struct buffer buffer_random(struct cuda_rig *r, const char *name, enum lk_dtype 
 struct buffer buffer_zero(struct cuda_rig *r, const char *name, enum lk_dtype type, size_t n);
 /* Send the buffer's d to the device, rounded, and set d to the rounded values. */
 void buffer_send(struct buffer *b);
+/* Round d to the buffer's type, as an op rounds its result. */
+void buffer_round(struct buffer *b);
 /* Make n integers below `below`, on the device and in *host. Freed by buffers_free. */
 int32_t *tokens_random(struct cuda_rig *r, size_t n, size_t below, int32_t **host);
 /* Free all buffers and tokens that were made since the last call. */

@@ -13,7 +13,7 @@ enum { HOST_MATRICES = 6, SHIFTED_MATRICES = 8 };
  * by more where they are nearly parallel to it, which random columns are not. */
 static double bound(const struct cuda_rig *r)
 {
-    return r->cuda.real == LK_BF16 ? 0x1p-5 : 64 * ULP;
+    return r->cuda.real == LK_F32 ? 64 * ULP : 8 * lk_dtype_unit_roundoff(r->cuda.real);
 }
 
 static void run(struct cuda_rig *r, size_t rows, size_t columns, bool rows_first, bool dependent)

@@ -203,7 +203,7 @@ void cuda_case_layerwise(struct cuda_rig *r)
     lamb(r, false);
 }
 
-/* Without masters, weights of bfloat16 lose updates: nobody trains like that, so it is not
+/* Without masters, weights of 16 bits lose updates: nobody trains like that, so it is not
  * compared. */
 void cuda_case_optimizers(struct cuda_rig *r)
 {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+const enum lk_dtype cuda_case_types[] = {LK_F32, LK_BF16, LK_F16};
+
 /* Return the type of lk_real. */
 static enum lk_dtype real(const struct cuda_rig *r)
 {
@@ -167,7 +169,7 @@ enum { HOST_PRODUCTS = 7, SHIFTED_PRODUCTS = 8 };
  * Factors of tf32 keep 11 bits. Tensor cores cut the rest off, and cuBLASLt need not round before:
  * a product of numbers below 1 errs by at most 2^-9, and k such errors add up to sqrt(k) of them;
  * what they have in common, since all go towards zero, is a part of the result and within one.
- * bfloat16 factors are exact. The products, and what is added to them, are below 1.
+ * Factors of 16 bits are exact. The products, and what is added to them, are below 1.
  */
 double cuda_product_bound(const struct cuda_rig *r, size_t k)
 {
@@ -181,7 +183,7 @@ double cuda_product_bound(const struct cuda_rig *r, size_t k)
  */
 double cuda_rounded_before(const struct cuda_rig *r, bool is)
 {
-    return is && real(r) == LK_BF16 ? 0x1p-8 : 0;
+    return is && real(r) != LK_F32 ? lk_dtype_unit_roundoff(real(r)) : 0;
 }
 
 /* Pad every other shape's rows, as logits of an odd vocabulary need. */
@@ -263,14 +265,14 @@ static const struct lk_attention_shape attentions[] = {
 enum { HOST_ATTENTIONS = 6, SHIFTED_ATTENTIONS = LK_COUNT(attentions) };
 
 /*
- * bfloat16: probabilities and their derivatives are rounded to 8 bits before they are multiplied,
- * each by at most 2^-9 of itself; tf32: all factors to 11 bits, scores among them, whose error
- * becomes a relative one of the probability. Sums of positions average such errors; they are
- * allowed once in full forward, and four times backward, where three products follow each other.
+ * 16 bits: probabilities and their derivatives are rounded before they are multiplied; tf32: all
+ * factors to 11 bits, scores among them, whose error becomes a relative one of the probability.
+ * Sums of positions average such errors; they are allowed once in full forward, and four times
+ * backward, where three products follow each other.
  */
 static double attention_bound(const struct cuda_rig *r)
 {
-    return real(r) == LK_BF16 ? 0x1p-8 : 0x1p-10;
+    return real(r) == LK_F32 ? 0x1p-10 : lk_dtype_unit_roundoff(real(r));
 }
 
 void cuda_case_attention(struct cuda_rig *r, const struct lk_attention_shape *s, bool backward)
@@ -419,10 +421,7 @@ static const double ends[] = {0.0,     -0.0,    65504.0,   65519.9, 65520.0,  -1
 
 static bool same_wire(enum lk_dtype dtype, uint16_t a, uint16_t b)
 {
-    float x = dtype == LK_F16 ? lk_f32_from_f16(a) : lk_f32_from_bf16(a);
-    float y = dtype == LK_F16 ? lk_f32_from_f16(b) : lk_f32_from_bf16(b);
-
-    return a == b || (isnan(x) && isnan(y));
+    return a == b || (isnan(lk_dtype_at(dtype, &a, 0)) && isnan(lk_dtype_at(dtype, &b, 0)));
 }
 
 static void cast(struct cuda_rig *r, size_t n, enum lk_dtype dtype)
@@ -443,6 +442,7 @@ static void cast(struct cuda_rig *r, size_t n, enum lk_dtype dtype)
             rig_fail(r, "%s of %g is %#x, not %#x", lk_dtype_name(dtype), x.d[k], got[k], want[k]);
     RUN(r, cast_from_wire, (.out = x.dev, .in = wire), (.out = x.d, .in = want), .n = n,
         .dtype = dtype);
+    buffer_round(&x);
     buffer_check(&x, 0);
     r->machine->free(wire);
     free(want);

@@ -48,6 +48,10 @@
     X(wait)                                                                                        \
     X(stand_ins)
 
+/* The types that every case runs in. */
+enum { CUDA_CASE_TYPES = 3 };
+extern const enum lk_dtype cuda_case_types[CUDA_CASE_TYPES];
+
 /* Memory functions of the machine. A call that fails ends the program. */
 struct cuda_machine {
     void *(*alloc)(size_t bytes, const char *name);

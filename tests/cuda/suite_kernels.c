@@ -25,26 +25,24 @@ static void teardown(void)
     gpu_machine_close();
 }
 
-static const enum lk_dtype types[] = {LK_F32, LK_BF16};
-
 START_TEST(agrees_with_its_definition)
 {
-    const struct cuda_case *c = &cuda_cases[_i / 2];
+    const struct cuda_case *c = &cuda_cases[_i / CUDA_CASE_TYPES];
+    const enum lk_dtype real = cuda_case_types[_i % CUDA_CASE_TYPES];
     struct cuda_rig r = {.machine = &gpu_machine, .large = !getenv("LK_SMALL_SHAPES")};
     uint64_t hash = 0;
 
-    ck_assert_msg(lk_cuda_init(&r.cuda, gpu_machine_stream(), types[_i % 2], blas) == LK_OK, "%s",
+    ck_assert_msg(lk_cuda_init(&r.cuda, gpu_machine_stream(), real, blas) == LK_OK, "%s",
                   lk_error_text());
     for (int run = 0; run < 2; run++) {
         r.compare = run == 0;
         cuda_case_run(c, &r);
         gpu_machine_sync(c->name);
-        ck_assert_msg(!r.text[0], "%s %s: %s", c->name, lk_dtype_name(types[_i % 2]), r.text);
+        ck_assert_msg(!r.text[0], "%s %s: %s", c->name, lk_dtype_name(real), r.text);
         ck_assert_msg(run == 0 || r.hash == hash, "%s: other bits the second time", c->name);
         hash = r.hash;
     }
-    printf("%-20s %-9s largest error %.2f of its bound\n", c->name, lk_dtype_name(types[_i % 2]),
-           r.worst);
+    printf("%-20s %-9s largest error %.2f of its bound\n", c->name, lk_dtype_name(real), r.worst);
     lk_cuda_fini(&r.cuda);
 }
 END_TEST
@@ -64,7 +62,8 @@ static Suite *make(void)
 
         suite_add_tcase(s, tc);
         tcase_add_unchecked_fixture(tc, setup, teardown);
-        tcase_add_loop_test(tc, agrees_with_its_definition, 2 * i, 2 * i + 2);
+        tcase_add_loop_test(tc, agrees_with_its_definition, CUDA_CASE_TYPES * i,
+                            CUDA_CASE_TYPES * (i + 1));
     }
     return s;
 }

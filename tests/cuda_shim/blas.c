@@ -18,8 +18,7 @@ enum lk_status lk_cuda_status(unsigned error, const char *what)
 
 static double element(enum lk_dtype type, const void *p, size_t i)
 {
-    return type == LK_BF16 ? (double)lk_f32_from_bf16(((const uint16_t *)p)[i])
-                           : (double)((const float *)p)[i];
+    return lk_dtype_at(type, p, i);
 }
 
 /* Round a factor. Tensor cores ignore a float's mantissa beyond tf32's 10 bits, and libraries
@@ -30,7 +29,7 @@ static double factor(enum lk_dtype type, const void *p, size_t i)
     float narrow = (float)x;
     uint32_t bits;
 
-    if (type == LK_BF16)
+    if (type != LK_F32)
         return x;
     memcpy(&bits, &narrow, sizeof bits);
     bits &= 0xffffe000U;
@@ -58,10 +57,9 @@ static double dot(const struct lk_cuda *c, const struct lk_cuda_product *p, size
 
 static void put(enum lk_dtype type, void *p, size_t i, double x)
 {
-    if (type == LK_BF16)
-        ((uint16_t *)p)[i] = lk_bf16_from_f32((float)x);
-    else
-        ((float *)p)[i] = (float)x;
+    const float narrow = (float)x;
+
+    lk_dtype_from_f32(type, (char *)p + i * lk_dtype_bytes(type), &narrow, 1);
 }
 
 /* gelu by tanh (its), or its derivative. */

@@ -20,14 +20,4 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x)
     return {lk_bf16_from_f32(x)};
 }
 
-inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x)
-{
-    return x.bits;
-}
-
-inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits)
-{
-    return {bits};
-}
-
 #endif

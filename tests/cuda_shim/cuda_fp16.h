@@ -20,14 +20,4 @@ inline __half __float2half_rn(float x)
     return {lk_f16_from_f32(x)};
 }
 
-inline unsigned short __half_as_ushort(__half x)
-{
-    return x.bits;
-}
-
-inline __half __ushort_as_half(unsigned short bits)
-{
-    return {bits};
-}
-
 #endif

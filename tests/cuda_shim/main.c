@@ -123,14 +123,12 @@ static int run_planted(const char *name, uint64_t seed)
 
 static int count(bool work)
 {
-    static const enum lk_dtype types[] = {LK_F32, LK_BF16};
-
     shim_count_only();
     for (const struct cuda_case *c = cuda_cases; c->name; c++) {
         double s = 0;
 
-        for (int i = 0; i < 2; i++) {
-            struct cuda_rig r = rig(types[i]);
+        for (int i = 0; i < CUDA_CASE_TYPES; i++) {
+            struct cuda_rig r = rig(cuda_case_types[i]);
 
             r.large = r.counts = work;
             run_once(c, &r);
@@ -156,7 +154,7 @@ int main(int argc, char **argv)
         if (!strcmp(c->name, argv[1]) && lk_words_find(&lk_dtype_words, argv[2], &real) == LK_OK)
             return run_case(c, real, atoi(argv[3]));
     fprintf(stderr,
-            "usage: %s CASE float32|bfloat16 ORDERS\n       %s --plant FAULT SEED\n"
+            "usage: %s CASE float32|bfloat16|float16 ORDERS\n       %s --plant FAULT SEED\n"
             "       %s --kernels|--work\n",
             argv[0], argv[0], argv[0]);
     return 2;

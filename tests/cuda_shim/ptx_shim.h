@@ -6,7 +6,6 @@
 #ifndef LK_SHIM_PTX_H
 #define LK_SHIM_PTX_H
 
-#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 template <int N, class T> inline void store(T *p, const pack<T, N> &x)
@@ -31,25 +30,25 @@ inline double shim_float_of(uint32_t bits)
     return (double)x;
 }
 
-/* Return the upper or the lower of two bfloat16, which is a float's upper half. */
-inline double shim_bf16_of(uint32_t two, int which)
+/* Return the upper or the lower of two elements of 16 bits. */
+template <class T> double shim_one_of(uint32_t two, int which)
 {
-    return shim_float_of(which ? two & 0xffff0000U : two << 16);
+    return (double)to_float(T{(uint16_t)(which ? two >> 16 : two)});
 }
 
 /* Elements of the factors of m16n8k16, read from the lane that holds them. */
-struct shim_bf16_factors {
+template <class T> struct shim_narrow_factors {
     static constexpr int K = 16;
 
     static double a(const unsigned char *all, int row, int k)
     {
-        return shim_bf16_of(shim_piece(all, row % 8 * 4 + k % 8 / 2)->a[row / 8 + k / 8 * 2],
-                            k % 2);
+        return shim_one_of<T>(shim_piece(all, row % 8 * 4 + k % 8 / 2)->a[row / 8 + k / 8 * 2],
+                              k % 2);
     }
 
     static double b(const unsigned char *all, int k, int column)
     {
-        return shim_bf16_of(shim_piece(all, column * 4 + k % 8 / 2)->b[k / 8], k % 2);
+        return shim_one_of<T>(shim_piece(all, column * 4 + k % 8 / 2)->b[k / 8], k % 2);
     }
 };
 
@@ -91,9 +90,9 @@ void shim_mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], con
         d[i] = (float)sum[i];
 }
 
-inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+template <class T> void mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
 {
-    shim_mma<shim_bf16_factors>(d, a, b, SHIM_SITE);
+    shim_mma<shim_narrow_factors<T>>(d, a, b, SHIM_SITE);
 }
 
 inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
@@ -112,10 +111,9 @@ inline uint32_t to_tf32(float x)
     return bits & 0xffffe000U;
 }
 
-inline uint32_t two_bf16(float low, float high)
+template <class T> uint32_t two(float low, float high)
 {
-    return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(low)) |
-           (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
+    return (uint32_t)from_float<T>(low).bits | (uint32_t)from_float<T>(high).bits << 16;
 }
 
 /* Return an approximation with the largest documented error, upwards for some inputs

@@ -54,26 +54,30 @@ size_t fake_blas_type_bytes(cudaDataType_t type)
     return type == CUDA_R_64F ? 8 : type == CUDA_R_32F ? 4 : 2;
 }
 
-static double get(cudaDataType_t type, const void *p, size_t i)
+static enum lk_dtype dtype_of(cudaDataType_t type)
 {
-    if (type == CUDA_R_16BF)
-        return (double)lk_f32_from_bf16(((const uint16_t *)p)[i]);
-    ck_assert_int_eq(type, CUDA_R_32F);
-    return (double)((const float *)p)[i];
+    ck_assert(type == CUDA_R_32F || type == CUDA_R_16BF || type == CUDA_R_16F);
+    return type == CUDA_R_32F ? LK_F32 : type == CUDA_R_16BF ? LK_BF16 : LK_F16;
 }
 
-static double rounded(cudaDataType_t type, double x)
+static double get(cudaDataType_t type, const void *p, size_t i)
 {
-    return type == CUDA_R_16BF ? (double)lk_f32_from_bf16(lk_bf16_from_f32((float)x))
-                               : (double)(float)x;
+    return lk_dtype_at(dtype_of(type), p, i);
 }
 
 static void set(cudaDataType_t type, void *p, size_t i, double x)
 {
-    if (type == CUDA_R_16BF)
-        ((uint16_t *)p)[i] = lk_bf16_from_f32((float)x);
-    else
-        ((float *)p)[i] = (float)x;
+    const float narrow = (float)x;
+
+    lk_dtype_from_f32(dtype_of(type), (char *)p + i * fake_blas_type_bytes(type), &narrow, 1);
+}
+
+static double rounded(cudaDataType_t type, double x)
+{
+    float to;
+
+    set(type, &to, 0, x);
+    return get(type, &to, 0);
 }
 
 size_t fake_blas_index_of(const struct layout *l, uint64_t row, uint64_t col)

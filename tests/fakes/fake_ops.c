@@ -38,17 +38,8 @@ static float *to_floats(enum lk_dtype dtype, const void *from, size_t n)
     float *to = malloc((n ? n : 1) * sizeof *to);
 
     ck_assert_ptr_nonnull(to);
-    if (dtype == LK_F32)
-        memcpy(to, from, n * sizeof *to);
-    for (size_t i = 0; i < n && dtype == LK_BF16; i++)
-        to[i] = lk_f32_from_bf16(((const uint16_t *)from)[i]);
+    lk_dtype_to_f32(dtype, to, from, n);
     return to;
-}
-
-static void to_bf16(uint16_t *to, const float *from, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        to[i] = lk_bf16_from_f32(from[i]);
 }
 
 /* Put floats in a buffer's place, the same for two names of one buffer. */
@@ -71,7 +62,7 @@ static void hold(struct fake_ops_run *r, const struct fake_ops_buffer *b)
 
 static bool needs_floats(const struct fake_ops_run *r, const struct fake_ops_buffer *b)
 {
-    return b->kind == REAL && (r->config->real == LK_BF16 || (r->config->tf32 && b->factor));
+    return b->kind == REAL && (r->config->real != LK_F32 || (r->config->tf32 && b->factor));
 }
 
 static void give_back(struct fake_ops_run *r)
@@ -80,7 +71,7 @@ static void give_back(struct fake_ops_run *r)
         struct held *h = &r->held[i];
 
         if (h->written)
-            to_bf16(h->device, h->host, h->buffer->n);
+            lk_dtype_from_f32(r->config->real, h->device, h->host, h->buffer->n);
         free(h->host);
     }
     free(r->scratch[0]);
@@ -170,10 +161,8 @@ static void update(struct fake_ops_run *r, const struct lk_op *op)
         float *grad = NULL;
 
         check_tensor(r, &t);
-        if (r->config->real == LK_BF16) {
-            grad = to_floats(LK_BF16, t.grad, t.n);
-            t.grad = grad;
-        }
+        if (r->config->real != LK_F32)
+            t.grad = grad = to_floats(r->config->real, t.grad, t.n);
         if (t.master) {
             t.param = t.master;
             t.master = NULL;
@@ -181,10 +170,8 @@ static void update(struct fake_ops_run *r, const struct lk_op *op)
         a->tensors = &t;
         a->n_tensors = 1;
         op->cpu(r->copy);
-        if (r->config->real == LK_BF16)
-            to_bf16(tensors[i].param, tensors[i].master, t.n);
-        else if (tensors[i].master)
-            memcpy(tensors[i].param, tensors[i].master, t.n * sizeof(float));
+        if (tensors[i].master)
+            lk_dtype_from_f32(r->config->real, tensors[i].param, tensors[i].master, t.n);
         free(grad);
     }
 }

@@ -80,11 +80,11 @@ START_TEST(every_form_is_its_definition)
 {
     struct lk_rng g = lk_rng_init(1, (uint64_t)_i);
 
-    blas_rig.real = _i % 2 ? LK_BF16 : LK_F32;
+    blas_rig.real = blas_rig_reals[_i % BLAS_RIG_REALS];
     for (int bits = 0; bits < 16; bits++)
         for (int e = E_NONE; e < E_FORMS; e++)
             for (size_t shift = 0; shift < 3; shift++)
-                try_form(&g, (size_t)_i / 2,
+                try_form(&g, (size_t)(_i / BLAS_RIG_REALS),
                          &(struct form){.transpose_a = bits & 1,
                                         .transpose_b = bits & 2,
                                         .bias = bits & 4,
@@ -103,7 +103,7 @@ START_TEST(layers_with_padded_rows_are_their_definition)
     struct lk_rng g = lk_rng_init(1, 0);
     struct matrix in, weight, out, din, dweight;
 
-    blas_rig.real = _i % 2 ? LK_BF16 : LK_F32;
+    blas_rig.real = blas_rig_reals[_i];
     in = matrix(&g, rows, inputs, inputs, 0);
     weight = matrix(&g, outputs, inputs, inputs, 0);
     out = matrix(&g, rows, outputs, stride, 0);
@@ -320,8 +320,9 @@ END_TEST
 SUITE(blas_cuda, tc)
 {
     tcase_add_checked_fixture(tc, blas_rig_setup, blas_rig_teardown);
-    tcase_add_loop_test(tc, every_form_is_its_definition, 0, 2 * (int)LK_COUNT(shapes));
-    tcase_add_loop_test(tc, layers_with_padded_rows_are_their_definition, 0, 2);
+    tcase_add_loop_test(tc, every_form_is_its_definition, 0,
+                        BLAS_RIG_REALS * (int)LK_COUNT(shapes));
+    tcase_add_loop_test(tc, layers_with_padded_rows_are_their_definition, 0, BLAS_RIG_REALS);
     tcase_add_loop_test(tc, only_the_rest_of_an_odd_vocabulary_is_unaligned, 0, 3);
     tcase_add_test(tc, plans_are_kept_by_all_that_they_depend_on);
     tcase_add_loop_test(tc, a_product_that_cannot_be_is_named, 0, 2);

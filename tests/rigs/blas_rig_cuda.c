@@ -10,6 +10,7 @@
 
 struct lk_cuda blas_rig;
 void *blas_rig_workspace;
+const enum lk_dtype blas_rig_reals[] = {LK_F32, LK_BF16, LK_F16};
 
 void blas_rig_setup(void)
 {
@@ -29,8 +30,12 @@ void blas_rig_teardown(void)
 
 double matrix_element(const void *p, size_t i)
 {
-    return blas_rig.real == LK_BF16 ? (double)lk_f32_from_bf16(((const uint16_t *)p)[i])
-                                    : (double)((const float *)p)[i];
+    return lk_dtype_at(blas_rig.real, p, i);
+}
+
+double matrix_ulp(void)
+{
+    return blas_rig.real == LK_F32 ? 0x1p-23 : lk_dtype_unit_roundoff(blas_rig.real);
 }
 
 struct matrix matrix(struct lk_rng *g, size_t rows, size_t columns, size_t stride, size_t shift)
@@ -47,10 +52,7 @@ struct matrix matrix(struct lk_rng *g, size_t rows, size_t columns, size_t strid
     for (size_t i = 0; i < m.n; i++) {
         float x = (float)(2 * lk_rng_uniform(g) - 1);
 
-        if (blas_rig.real == LK_BF16)
-            ((uint16_t *)m.at)[i] = lk_bf16_from_f32(x);
-        else
-            ((float *)m.at)[i] = x;
+        lk_dtype_from_f32(blas_rig.real, (char *)m.at + i * bytes, &x, 1);
         m.d[i] = matrix_element(m.at, i);
     }
     return m;
@@ -69,7 +71,7 @@ double matrix_at(const struct matrix *m, bool transposed, size_t row, size_t col
 
 void matrix_check(const struct matrix *m, const double *want, int roundings, const char *what)
 {
-    double ulp = blas_rig.real == LK_BF16 ? 0x1p-8 : 0x1p-23;
+    double ulp = matrix_ulp();
 
     for (size_t i = 0; i < m->n; i++) {
         double got = matrix_element(m->at, i), bound = ulp * (fabs(want[i]) + 0x1p-10);

@@ -10,6 +10,9 @@
 
 extern struct lk_cuda blas_rig; /* with the fake cuBLASLt; a test sets its type */
 extern void *blas_rig_workspace;
+/* The types of products. */
+enum { BLAS_RIG_REALS = 3 };
+extern const enum lk_dtype blas_rig_reals[BLAS_RIG_REALS];
 
 void blas_rig_setup(void);
 void blas_rig_teardown(void);
@@ -26,6 +29,8 @@ void matrix_free(struct matrix *m);
 
 /* Return element i of numbers in the product's type. */
 double matrix_element(const void *p, size_t i);
+/* Return the relative error that a result of that type may have. */
+double matrix_ulp(void);
 double matrix_at(const struct matrix *m, bool transposed, size_t row, size_t column);
 /* Check a result after so many roundings to its type, and that the padding is unchanged. */
 void matrix_check(const struct matrix *m, const double *want, int roundings, const char *what);

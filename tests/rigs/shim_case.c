@@ -11,11 +11,11 @@
 static const char *const cases[] = {CUDA_CASE_LIST(NAME)};
 #undef NAME
 
-static const char *const types[] = {"float32", "bfloat16"};
+static const char *const types[CUDA_CASE_TYPES] = {"float32", "bfloat16", "float16"};
 
 void shim_case_run(const char *program, int check, int orders)
 {
-    const char *name = cases[check / 2], *type = types[check % 2];
+    const char *name = cases[check / CUDA_CASE_TYPES], *type = types[check % CUDA_CASE_TYPES];
     struct shell_result r = shell_run("%s %s %s %d 2>&1", program, name, type, orders);
 
     ck_assert_msg(r.code == 0, "%s %s %s: %s", program, name, type, r.text);

@@ -9,10 +9,11 @@
 #define SHIM_RACES  LK_BUILD_DIR "/cuda_shim_races"
 #define SHIM_BOUNDS LK_BUILD_DIR "/cuda_shim_bounds"
 
-/* The first check of each case of CUDA_CASE_LIST: each has two, one a type. */
-#define SHIM_CHECK(name) SHIM_##name, SHIM_##name##_bfloat16,
-enum shim_check { CUDA_CASE_LIST(SHIM_CHECK) SHIM_CHECKS };
-#undef SHIM_CHECK
+/* The checks: each case of CUDA_CASE_LIST in each of its types. */
+#define SHIM_CASE(name) SHIM_##name,
+enum shim_case { CUDA_CASE_LIST(SHIM_CASE) SHIM_CASES };
+#undef SHIM_CASE
+enum { SHIM_CHECKS = SHIM_CASES * CUDA_CASE_TYPES };
 
 /* Run a check under that many orders of threads; the test fails unless all give the same bits. */
 void shim_case_run(const char *program, int check, int orders);

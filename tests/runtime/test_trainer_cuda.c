@@ -181,15 +181,21 @@ END_TEST
 /* Rounding: of float products on a GPU, or of everything. */
 static const struct {
     const char *model;
-    bool bf16;
+    enum lk_dtype real;
     double rate;
     const char *fuse;
     double scale; /* of the loss; 0: it is not scaled */
 } narrow[] = {
-    {"gpt", false, 1e-2, "none", 0},           {"gpt", true, 1e-2, "none", 0},
-    {"mlp", false, 1e-2, "none", 0},           {"mlp", true, 1e-3, "none", 0},
-    {"gpt", false, 1e-2, "loss,bias,gelu", 0}, {"gpt", true, 1e-2, "loss,bias,gelu", 0},
-    {"mlp", true, 1e-3, "loss,bias", 0},       {"gpt", true, 1e-2, "loss,bias,gelu", 1024},
+    {"gpt", LK_F32, 1e-2, "none", 0},
+    {"gpt", LK_BF16, 1e-2, "none", 0},
+    {"mlp", LK_F32, 1e-2, "none", 0},
+    {"mlp", LK_BF16, 1e-3, "none", 0},
+    {"gpt", LK_F32, 1e-2, "loss,bias,gelu", 0},
+    {"gpt", LK_BF16, 1e-2, "loss,bias,gelu", 0},
+    {"mlp", LK_BF16, 1e-3, "loss,bias", 0},
+    {"gpt", LK_BF16, 1e-2, "loss,bias,gelu", 1024},
+    {"gpt", LK_F16, 1e-2, "loss,bias,gelu", 1024},
+    {"mlp", LK_F16, 1e-3, "none", 1024},
 };
 enum { NARROW_STEPS = 12 };
 
@@ -197,8 +203,8 @@ static struct lk_train_config narrow_config(int i)
 {
     struct lk_train_config c = config("cuda", 2, 1);
 
-    fake_cuda.tf32 = !narrow[i].bf16;
-    c.device_config.real = narrow[i].bf16 ? LK_BF16 : LK_F32;
+    fake_cuda.tf32 = narrow[i].real == LK_F32;
+    c.device_config.real = narrow[i].real;
     c.model = (struct lk_model_config){
         .name = narrow[i].model, .layers = 3, .channels = 32, .context = 8, .vocab = 32, .seed = 3};
     if (!strcmp(c.model.name, "gpt"))
@@ -227,7 +233,8 @@ START_TEST(narrow_factors_verify)
     if (narrow[_i].scale > 0)
         ck_assert_double_eq(result.loss_scale, 2 * narrow[_i].scale);
     printf("verify: %s in %s: largest error %.2g, where %.2g is allowed\n", c.model.name,
-           narrow[_i].bf16 ? "bfloat16" : "tf32", result.verify_max_error, result.verify_allowed);
+           narrow[_i].real == LK_F32 ? "tf32" : lk_dtype_name(narrow[_i].real),
+           result.verify_max_error, result.verify_allowed);
     c.reducer.plant = LK_PLANT_WRONG_DIVISOR;
     ck_assert_int_eq(lk_train(&c, &exact), LK_EVERIFY);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "in step 0"));

@@ -70,9 +70,12 @@ static const struct shape {
     [IMAGES] = {.ranks = 2, .accumulation = 2, .no_sync = true, .images = true},
     {.ranks = 2, .accumulation = 1, .no_sync = true, .compression = LK_COMPRESSION_POWERSGD},
     {.ranks = 2, .accumulation = 1, .no_sync = true, .compression = LK_COMPRESSION_BF16},
+    {.ranks = 3, .accumulation = 2, .no_sync = true, .real = LK_F16},
+    {.ranks = 2, .accumulation = 1, .no_sync = true, .real = LK_F16, .plant = LK_PLANT_OVERFLOW},
     {.ranks = 2, .accumulation = 1, .no_sync = true, .sharding = LK_SHARDING_DILOCO},
     {.ranks = 2, .accumulation = 2, .no_sync = true, .sharding = LK_SHARDING_ZERO1},
     {.ranks = 3, .accumulation = 1, .no_sync = true, .sharding = LK_SHARDING_ZERO3},
+    {.ranks = 3, .accumulation = 2, .real = LK_F16, .sharding = LK_SHARDING_ZERO3},
     {.ranks = 2, .accumulation = 2, .sharding = LK_SHARDING_ZERO2},
     {.ranks = 4, .accumulation = 2, .sharding = LK_SHARDING_HSDP, .group = 2},
     {.ranks = 4,
@@ -96,6 +99,7 @@ static struct lk_train_config config(const struct rank *me, const struct shape *
         c.fuse.wish[i] = LK_FUSE_AUTO;
     c.device_config.share_gpu = true;
     c.device_config.real = s->real;
+    c.scaler = (struct lk_scaler_config){LK_LOSS_SCALE_AUTO, 1024, STEPS};
     c.device_config.cuda_calls = &fake_cuda_calls;
     c.comm_config = (struct lk_comm_config){.rank = me->rank,
                                             .world_size = me->world_size,
@@ -160,6 +164,8 @@ static enum lk_status train(struct rank *me)
     LK_TRY(lk_train(&c, &result));
     if (!(result.loss[STEPS - 1] < result.loss[0]))
         st = lk_fail(LK_EVERIFY, "losses from %g to %g", result.loss[0], result.loss[STEPS - 1]);
+    if (result.overflown != (s->plant == LK_PLANT_OVERFLOW))
+        st = lk_fail(LK_EVERIFY, "%d steps were skipped", (int)result.overflown);
 out:
     snprintf(text, sizeof text, "%s", lk_error_text());
     lk_train_result_fini(&result);

@@ -212,9 +212,23 @@ static const struct setting {
     {MLP, 3, {4, 3, 1}, 3, LK_UNEVEN_JOIN, {0}, LK_SHARDING_DDP, false, 0, 1e-5},
     {MLP, 3, {4, 3, 1}, 3, LK_UNEVEN_JOIN, {0}, LK_SHARDING_DDP, true, 0, 1e-5},
     {GPT, 4, {0}, 1, LK_UNEVEN_JOIN, {0}, LK_SHARDING_DDP, false, LK_COMPRESSION_FP16, 2e-3},
+    {MLP, 3, {4, 3, 1}, 2, LK_UNEVEN_JOIN, {0}, LK_SHARDING_DDP, true, LK_COMPRESSION_FP16, 2e-3},
+    {GPT, 4, {0}, 2, LK_UNEVEN_JOIN, {0}, LK_SHARDING_DDP, false, LK_COMPRESSION_BF16, 8e-3},
+    {MLP, 3, {4, 3, 1}, 2, LK_UNEVEN_JOIN, {0}, LK_SHARDING_DDP, true, LK_COMPRESSION_BF16, 8e-3},
+    {GPT, 4, {0}, 2, LK_UNEVEN_JOIN, {0}, 0, false, LK_COMPRESSION_POWERSGD, 1e-5},
+    {MLP, 3, {4, 3, 1}, 2, LK_UNEVEN_JOIN, {0}, 0, true, LK_COMPRESSION_POWERSGD, 1e-5},
+    {GPT, 4, {0}, 2, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ASYNC, false, 0, 1e-5},
+    {MLP, 3, {4, 3, 1}, 1, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ASYNC, false, 0, 1e-5},
+    {MLP, 2, {5, 3}, 2, LK_UNEVEN_ERROR, {0}, LK_SHARDING_ASYNC, false, 0, 1e-5},
     {GPT, 2, {0}, 2, LK_UNEVEN_DROP, {0}, LK_SHARDING_ZERO2, false, 0, 1e-5},
+    {GPT, 4, {0}, 1, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ZERO1, false, 0, 1e-5},
+    {MLP, 3, {4, 3, 1}, 3, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ZERO1, false, 0, 1e-5},
+    {MLP, 3, {4, 3, 1}, 3, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ZERO1, true, 0, 1e-5},
+    {MLP, 4, {0}, 2, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ZERO2, true, 0, 1e-5},
+    {GPT, 3, {4, 3, 1}, 2, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ZERO2, false, 0, 1e-5},
+    {GPT, 4, {0}, 1, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ZERO2, true, 0, 1e-5},
 };
-enum { STEPS = 8, BATCH = 8, UNEVEN_SAMPLES = 21 };
+enum { STEPS = 8, BATCH = 8, UNEVEN_SAMPLES = 21, FULL_RANK = 64 };
 
 struct together {
     const struct setting *s;
@@ -248,6 +262,7 @@ static struct lk_train_config config(const struct together *t, int rank)
     c.export_path = t->path;
     c.checkpoint = (struct lk_checkpoint_config){
         .dir = t->dir, .every = t->checkpoint_every, .keep = 9, .resume = t->resume};
+    c.reducer.staleness = s->sharding == LK_SHARDING_ASYNC ? 1 : 0;
     if (t->alone) {
         if (s->uneven == LK_UNEVEN_JOIN)
             c.sampler.uneven = LK_UNEVEN_PAD; /* which pads nothing on one rank, by samples */
@@ -255,7 +270,7 @@ static struct lk_train_config config(const struct together *t, int rank)
     }
     c.reducer.sharding = s->sharding;
     c.reducer.shard_group = s->sharding == LK_SHARDING_HSDP ? 2 : 0;
-    c.hook.compression = s->hook;
+    c.hook = (struct lk_hook_config){s->hook, FULL_RANK, 2, 1e-3, 1, 0}; /* powersgd is exact */
     c.check_every = 1; /* a rank that ran out has the others' weights after every step */
     c.sampler.batches = s->batches[0] ? s->batches : NULL;
     c.sampler.most = s->most[0] ? s->most : NULL;
@@ -325,6 +340,8 @@ static const struct {
     {{MLP, 2, {0}, 2, LK_UNEVEN_JOIN, {3, 9}, 0, false, 0, 0}, LK_DIVIDE_ACTIVE},
     {{MLP, 2, {0}, 1, LK_UNEVEN_JOIN, {9, 3}, 0, false, LK_COMPRESSION_BF16, 0}, 0},
     {{MLP, 2, {0}, 2, LK_UNEVEN_PAD, {0}, LK_SHARDING_ZERO3, false, 0, 0}, 0},
+    {{MLP, 2, {0}, 2, LK_UNEVEN_JOIN, {3, 9}, LK_SHARDING_ZERO1, false, 0, 0}, LK_DIVIDE_INITIAL},
+    {{GPT, 3, {4, 3, 1}, 2, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ZERO2, true, 0, 0}, LK_DIVIDE_ACTIVE},
 };
 
 START_TEST(every_step_is_verified)
@@ -341,8 +358,10 @@ END_TEST
 /* A run goes on from any step of an epoch, those too in which ranks have run out, bit for bit. */
 START_TEST(goes_on_anywhere)
 {
-    static const struct setting s = {MLP,       3, {4, 3, 1}, 2, LK_UNEVEN_JOIN,
-                                     {9, 4, 3}, 0, false,     0, 0};
+    static const enum lk_sharding schemes[] = {LK_SHARDING_DDP, LK_SHARDING_ZERO1,
+                                               LK_SHARDING_ZERO2};
+    const struct setting s = {MLP,       3,           {4, 3, 1}, 2, LK_UNEVEN_JOIN,
+                              {9, 4, 3}, schemes[_i], false,     0, 0};
     char *own = scratch_path(scratch_dir, "own"), *one = scratch_path(scratch_dir, "one");
     char *dir = scratch_path(scratch_dir, "checkpoints"), name[64], *from;
     struct together whole = {.s = &s, .path = one, .dir = dir, .checkpoint_every = 1};
@@ -374,6 +393,9 @@ static const struct {
     const char *text;
 } refused[] = {
     {{GPT, 2, {0}, 1, LK_UNEVEN_JOIN, {0}, LK_SHARDING_ZERO3, false, 0, 0}, "zero3"},
+    {{GPT, 2, {0}, 1, LK_UNEVEN_JOIN, {0}, LK_SHARDING_GRAD_OP, false, 0, 0}, "FSDP"},
+    {{GPT, 2, {0}, 1, LK_UNEVEN_JOIN, {0}, LK_SHARDING_LOCAL_SGD, false, 0, 0}, "ranks alike"},
+    {{GPT, 2, {0}, 1, LK_UNEVEN_PAD, {0}, LK_SHARDING_DILOCO, false, 0, 0}, "ranks alike"},
     {{RESNET, 2, {0}, 1, LK_UNEVEN_JOIN, {0}, 0, false, 0, 0}, "SyncBatchNorm"},
 };
 
@@ -397,6 +419,6 @@ SUITE(uneven, c)
     tcase_add_test(c, an_error_explains);
     tcase_add_loop_test(c, ranks_are_one_rank, 0, LK_COUNT(settings));
     tcase_add_loop_test(c, every_step_is_verified, 0, LK_COUNT(verified));
-    tcase_add_test(c, goes_on_anywhere);
+    tcase_add_loop_test(c, goes_on_anywhere, 0, 3);
     tcase_add_loop_test(c, is_refused, 0, LK_COUNT(refused));
 }

@@ -97,7 +97,7 @@ def verified(c, name, model, batch, steps, *words):
 def each_dtype(c, name, *words):
     figures = {}
     for model, batch, steps in c.setup.verified:
-        for dtype in c.setup.dtypes:
+        for dtype in [*c.setup.dtypes, *c.setup.scaled]:
             more = ["--dtype", dtype] if dtype else []
             key = f"{model} {dtype or 'float32'}"
             figures[key] = verified(c, key.replace(" ", "-"), model, batch, steps, *more, *words)

@@ -14,13 +14,14 @@ PRESETS = [
     ("4090", "pcie-rtx4090"),
 ]
 
-# verified: models with local batch and steps, few because the float64 reference of --verify is slow. graph: model and
-# steps. overhead: PAIRS first. torch: the vocabulary padded as in ours, since cuBLAS is slow for odd sizes.
-Setup = collections.namedtuple("Setup", "options dtypes verified comm shared big batch steps graph overhead calibrate torch compile")
+# scaled: types in which the loss is scaled, so that no step is a graph. verified: models with local batch and steps, few
+# because the float64 reference of --verify is slow. graph: model and steps. overhead: PAIRS first. torch: the vocabulary padded as in ours, since cuBLAS is slow for odd sizes.
+Setup = collections.namedtuple("Setup", "options dtypes scaled verified comm shared big batch steps graph overhead calibrate torch compile")
 SETUPS = {
     "cuda": Setup(
         options=["--device", "cuda"],
         dtypes=["float32", "bfloat16"],
+        scaled=["float16"],
         verified=[("gpt-nano", 4, 20), ("gpt-micro", 1, 6), ("resnet-small", 2, 4)],
         comm="nccl",
         shared=["--share-gpu"],
@@ -36,6 +37,7 @@ SETUPS = {
     "cpu": Setup(
         options=[],
         dtypes=[None],
+        scaled=[],
         verified=[("gpt-nano", 1, 20)],
         comm="tcp",
         shared=["--no-pin"],
