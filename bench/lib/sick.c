@@ -343,8 +343,9 @@ double sick_log_likelihood(double measured, double rate)
     return -z * z / 2;
 }
 
-/* Add the kernels of the GPUs to a trace: in each pass some, which fill the share `busy`. */
-static enum lk_status add_kernels(struct lk_sim_trace *record, double busy)
+/* Cut the kernels of a trace into some, which fill the share `busy` of their time: the host launches
+ * each late. */
+static enum lk_status cut_kernels(struct lk_sim_trace *record, double busy)
 {
     enum { PIECES = 16 };
 
@@ -352,17 +353,16 @@ static enum lk_status add_kernels(struct lk_sim_trace *record, double busy)
         struct lk_trace *t = &record->traces[k];
 
         for (size_t i = 0, n = t->n_spans; i < n; i++) {
-            const struct lk_span pass = t->spans[i].span;
-            double piece = (double)(pass.end_ns - pass.start_ns) / PIECES;
+            struct lk_span s = t->spans[i].span;
+            uint64_t from = s.start_ns;
+            double piece = (double)(s.end_ns - from) / PIECES;
 
-            if (pass.kind != LK_SPAN_FORWARD && pass.kind != LK_SPAN_BACKWARD &&
-                pass.kind != LK_SPAN_OPTIMIZER)
+            if (s.kind != LK_SPAN_KERNEL)
                 continue;
-            for (int p = 0; p < PIECES; p++) {
-                struct lk_span s = {.kind = LK_SPAN_KERNEL, .step = pass.step, .index = -1};
-
-                s.start_ns = pass.start_ns + (uint64_t)(p * piece);
-                s.end_ns = pass.start_ns + (uint64_t)((p + busy) * piece);
+            t->spans[i].span.end_ns = from + (uint64_t)(busy * piece);
+            for (int p = 1; p < PIECES; p++) {
+                s.start_ns = from + (uint64_t)(p * piece);
+                s.end_ns = from + (uint64_t)((p + busy) * piece);
                 lk_sim_trace_span(record, (int)k, LK_TRACK_COMPUTE, &s);
             }
         }
@@ -403,7 +403,7 @@ static enum lk_status profile(const struct sick *s, const struct lk_trial *t,
     LK_TRY(truth_init(&x, s, t, false, true));
     LK_TRY(lk_sim_trace_init(&record, &info, NULL));
     LK_TRY(lk_engine_run(&x.model.step, &q, &record, &r));
-    LK_TRY(add_kernels(&record, x.busy));
+    LK_TRY(cut_kernels(&record, x.busy));
     LK_TRY(lk_run_take(name, record.traces, record.n, &run));
     record.traces = NULL; /* they are the run's */
     record.n = 0;
