@@ -220,12 +220,13 @@ START_TEST(reductions_tell)
     struct lk_doctor_row *r;
     struct lk_diagnosis d;
 
-    add(1, 2500);
-    add(8, 18000);
-    for (size_t i = 0; i < 2; i++)
-        rig.rows[i].trial.config.accumulation = 4;
+    add(1, 1000);
+    add(8, 5500);
     r = add(8, NAN);
-    r->trial.config.accumulation = 4;
+    for (size_t i = 0; i < 3; i++) { /* so small that each reduction shows */
+        rig.rows[i].trial.config.accumulation = 4;
+        rig.rows[i].trial.config.local_batch = 2;
+    }
     r->measured[LK_MEASURE_REDUCED] = 1;
     d = ask();
     ck_assert_double_lt(d.odds[LK_CAUSE_SYNC], 0.01);
