@@ -10,6 +10,9 @@
 static const double PEAK_SHARE = 0.2, PEAK_SD = 0.7;
 /* What makes the step of the most GPUs longer by less is no cause of anything that one asks for. */
 static const double LEAST_EFFECT = 0.05;
+/* Who asks has seen a loss: it is as many times as likely that a job loses nothing to scaling, with
+ * nothing wrong, as that it is asked of with a loss. Assumed. */
+static const double LOSES_NOTHING = 0.2;
 
 /* ---- Causes ---- */
 
@@ -80,18 +83,34 @@ static enum lk_status weigh_row(const struct doctor *w, const struct lk_doctor_r
     return LK_OK;
 }
 
+/* Return how likely a draw is before more is known than the rate of fewest GPUs. A cause has to make
+ * the step of most GPUs longer; where nothing is wrong, communication has to. */
+static enum lk_status weight_of_effect(const struct doctor *w, enum lk_cause c,
+                                       const struct doctor_draw *d, double *out)
+{
+    const struct lk_config *most = &w->most->trial.config, *least = &w->least->trial.config;
+    double told[LK_MEASURE_COUNT], without = w->least->measured[LK_MEASURE_RATE] * exp(d->noise) /
+                                             least->world_size * most->world_size;
+
+    LK_PASS(doctor_predict(w, d, &w->most->trial, told));
+    if (c != LK_CAUSE_NONE)
+        LK_PASS(healthy_rate(w, d, &without));
+    *out = without > (1 + LEAST_EFFECT) * told[LK_MEASURE_RATE] ? 1
+           : c == LK_CAUSE_NONE                                 ? LOSES_NOTHING
+                                                                : 0;
+    return LK_OK;
+}
+
 /* Weigh a draw of a cause, or, where c is NONE, of none. */
 static enum lk_status weigh(const struct doctor *w, enum lk_cause c, struct doctor_draw *d)
 {
-    double told[LK_MEASURE_COUNT], healthy;
+    double effect;
 
     LK_PASS(doctor_draw_meet(w, d));
     d->weight = d->compute_s > 0 ? weight_of_peak(w, d) : 0;
-    if (c != LK_CAUSE_NONE && d->weight > 0) {
-        LK_PASS(doctor_predict(w, d, &w->most->trial, told));
-        LK_PASS(healthy_rate(w, d, &healthy));
-        if (healthy < (1 + LEAST_EFFECT) * told[LK_MEASURE_RATE])
-            d->weight = 0;
+    if (d->weight > 0) {
+        LK_PASS(weight_of_effect(w, c, d, &effect));
+        d->weight *= effect;
     }
     for (size_t i = 0; i < w->q->n_rows && d->weight > 0; i++)
         LK_PASS(weigh_row(w, &w->q->rows[i], d));
