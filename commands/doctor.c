@@ -132,8 +132,8 @@ static int next_cause(const struct lk_diagnosis *d, const bool *taken)
 
 /* Say that nothing is lost that has to be explained; a cause that slows one GPU as much as all may
  * be likely all the same. more: the rates are above what is to be expected. */
-static enum lk_status say_no_loss(const struct doctor_inputs *in, const struct lk_diagnosis *d, bool more,
-                                  struct lk_page *page)
+static enum lk_status say_no_loss(const struct doctor_inputs *in, const struct lk_diagnosis *d,
+                                  bool more, struct lk_page *page)
 {
     bool tells;
     enum lk_cause first = lk_diagnosis_first(d, &tells);

@@ -115,12 +115,12 @@ static int usual_batch(const struct doctor_inputs *in)
 static enum lk_status add_row(const struct doctor_options *o, struct doctor_inputs *in, int gpus,
                               double rate, const struct lk_config *like)
 {
-    struct lk_trial t = {.config = {.world_size = gpus,
-                                    .nodes = like ? like->nodes : 0,
-                                    .local_batch = like ? like->local_batch : 0,
-                                    .accumulation =
-                                        like ? like->accumulation : (int)o->accumulation,
-                                    .reduce = LK_REDUCTION_LAST}};
+    struct lk_trial t = {
+        .config = {.world_size = gpus,
+                   .nodes = like ? like->nodes : 0,
+                   .local_batch = like ? like->local_batch : 0,
+                   .accumulation = like ? like->accumulation : (int)o->accumulation,
+                   .reduce = LK_REDUCTION_LAST}};
 
     if (in->question.n_rows == DOCTOR_ROWS_MAX)
         return lk_fail(LK_EUSAGE, "more than %d rates", DOCTOR_ROWS_MAX);

@@ -85,7 +85,8 @@ static void truth_fini(struct truth *x)
     lk_config_model_fini(&x->model);
 }
 
-/* healthy: without the cause; slow: with the slow GPU. truth_fini frees *x, whatever is returned. */
+/* healthy: without the cause; slow: with the slow GPU. truth_fini frees *x, whatever is returned.
+ */
 static enum lk_status truth_init(struct truth *x, const struct sick *s, const struct lk_trial *t,
                                  bool healthy, bool slow)
 {
@@ -125,8 +126,7 @@ static enum lk_status truth_init(struct truth *x, const struct sick *s, const st
             s->healthy_step_s * s->size / ((double)s->most.local_batch * s->most.accumulation);
 
         m->prefetch_depth = 2;
-        m->load_s =
-            sample_s * c.local_batch * (s->own ? 1 : node_ranks / ranks_of_node(&s->most));
+        m->load_s = sample_s * c.local_batch * (s->own ? 1 : node_ranks / ranks_of_node(&s->most));
     }
     return LK_OK;
 }
@@ -343,8 +343,8 @@ double sick_log_likelihood(double measured, double rate)
     return -z * z / 2;
 }
 
-/* Cut the kernels of a trace into some, which fill the share `busy` of their time: the host launches
- * each late. */
+/* Cut the kernels of a trace into some, which fill the share `busy` of their time: the host
+ * launches each late. */
 static enum lk_status cut_kernels(struct lk_sim_trace *record, double busy)
 {
     enum { PIECES = 16 };
@@ -419,12 +419,11 @@ out:
 enum lk_status sick_measure(const struct sick *s, const struct lk_trial *t, bool profiled,
                             struct lk_doctor_row *out)
 {
-    struct lk_rng g = lk_rng_init(
-        s->seed,
-        lk_rng_stream("accuracy_doctor.rate",
-                      (uint64_t)t->config.world_size * 64 + (uint64_t)profiled * 16 +
-                          (uint64_t)t->no_sync * 8 + (uint64_t)t->synthetic * 4 +
-                          (uint64_t)t->apart));
+    struct lk_rng g =
+        lk_rng_init(s->seed, lk_rng_stream("accuracy_doctor.rate",
+                                           (uint64_t)t->config.world_size * 64 +
+                                               (uint64_t)profiled * 16 + (uint64_t)t->no_sync * 8 +
+                                               (uint64_t)t->synthetic * 4 + (uint64_t)t->apart));
     double step_s, slowest;
 
     *out = lk_doctor_row_of(t, NAN);

@@ -1,6 +1,7 @@
 /* The doctor weighs causes. Divisions: causes / weights / interface. */
 #include "base/array.h"
 #include "sim/throughput/doctor_impl.h"
+#include "sim/throughput/step_prior.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -83,8 +84,8 @@ static enum lk_status weigh_row(const struct doctor *w, const struct lk_doctor_r
     return LK_OK;
 }
 
-/* Return how likely a draw is before more is known than the rate of fewest GPUs. A cause has to make
- * the step of most GPUs longer; where nothing is wrong, communication has to. */
+/* Return how likely a draw is before more is known than the rate of fewest GPUs. A cause has to
+ * make the step of most GPUs longer; where nothing is wrong, communication has to. */
 static enum lk_status weight_of_effect(const struct doctor *w, enum lk_cause c,
                                        const struct doctor_draw *d, double *out)
 {

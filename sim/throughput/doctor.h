@@ -24,8 +24,9 @@
 
 #include "base/status.h"
 #include "base/words.h"
+#include "facts/cluster.h"
 #include "facts/config.h"
-#include "sim/throughput/step_prior.h"
+#include "facts/job.h"
 
 #include <stdbool.h>
 #include <stddef.h>

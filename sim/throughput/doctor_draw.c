@@ -4,6 +4,7 @@
 #include "facts/loss.h"
 #include "sim/prior.h"
 #include "sim/throughput/doctor_impl.h"
+#include "sim/throughput/step_prior.h"
 
 #include <math.h>
 
@@ -102,8 +103,7 @@ static enum lk_status step_without_input(const struct doctor *w, const struct do
     LK_PASS(lk_step_prior_step_s(w->prior, d->prior, shape, collectives, pass_s * slower,
                                  d->compute_s, losses_s, &out->step_s));
     out->slow_s = c.world_size > 1 ? c.accumulation * pass_s * (slower - 1) : 0;
-    out->own_s =
-        out->step_s - losses_s[LK_LOSS_WIRE] - losses_s[LK_LOSS_STRAGGLER] - out->slow_s;
+    out->own_s = out->step_s - losses_s[LK_LOSS_WIRE] - losses_s[LK_LOSS_STRAGGLER] - out->slow_s;
     out->gap_s = c.accumulation * (pass_s - busy_s);
     out->wire_s = lk_step_prior_wire_s(w->prior, d->prior, shape, collectives);
     out->input_s = 0;
@@ -226,9 +226,8 @@ static enum lk_status limit_node(const struct doctor *w, struct doctor_draw *d)
     struct parts healthy;
 
     LK_PASS(step_with_input(w, d, t, false, &healthy));
-    d->node_rate =
-        fmax(rate_of(d, t, healthy.step_s) / t->config.nodes / d->size,
-             1.02 * w->least->measured[LK_MEASURE_RATE] / least->config.nodes);
+    d->node_rate = fmax(rate_of(d, t, healthy.step_s) / t->config.nodes / d->size,
+                        1.02 * w->least->measured[LK_MEASURE_RATE] / least->config.nodes);
     return LK_OK;
 }
 

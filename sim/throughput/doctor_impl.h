@@ -7,6 +7,8 @@
 
 #include "sim/throughput/doctor.h"
 
+struct lk_step_prior;
+
 /* A draw says what is wrong, and what the rates then say of the compute. */
 struct doctor_draw {
     size_t prior;     /* number of the step prior's draw */

@@ -73,11 +73,16 @@ static const struct {
     change *then; /* NULL: it is one run */
     bool profiled;
 } experiments[] = {
-    {"synthetic", make_synthetic, NULL, false}, {"apart", set_apart, NULL, false},
-    {"apart-synthetic", set_both, NULL, false}, {"accumulate-x4", accumulate, NULL, false},
-    {"batch-x2", enlarge_batch, NULL, false},   {"no-sync", set_no_sync, NULL, false},
-    {"half", take_half, NULL, false},           {"one-node", take_node, NULL, false},
-    {"profile", keep, NULL, true},              {"profile-nodes", keep, take_node, true},
+    {"synthetic", make_synthetic, NULL, false},
+    {"apart", set_apart, NULL, false},
+    {"apart-synthetic", set_both, NULL, false},
+    {"accumulate-x4", accumulate, NULL, false},
+    {"batch-x2", enlarge_batch, NULL, false},
+    {"no-sync", set_no_sync, NULL, false},
+    {"half", take_half, NULL, false},
+    {"one-node", take_node, NULL, false},
+    {"profile", keep, NULL, true},
+    {"profile-nodes", keep, take_node, true},
 };
 
 static bool make_experiment(const struct doctor *w, size_t i, struct lk_experiment *out)
@@ -95,8 +100,7 @@ static bool make_experiment(const struct doctor *w, size_t i, struct lk_experime
 /* Return true if a run of an experiment tells a measure. */
 static bool tells(const struct lk_experiment *e, enum lk_measure m)
 {
-    return m == LK_MEASURE_RATE || e->profiled ||
-           (m == LK_MEASURE_SLOWEST && e->trials[0].apart);
+    return m == LK_MEASURE_RATE || e->profiled || (m == LK_MEASURE_SLOWEST && e->trials[0].apart);
 }
 
 static bool same_trial(const struct lk_trial *a, const struct lk_trial *b)
@@ -171,8 +175,8 @@ struct particles {
     size_t n, n_told;
 };
 
-/* Set what the draw tells of the measures that are not known, and the rate of the first run. What is
- * NaN is so in all draws, and left out. */
+/* Set what the draw tells of the measures that are not known, and the rate of the first run. What
+ * is NaN is so in all draws, and left out. */
 static enum lk_status tell(const struct doctor *w, const struct lk_experiment *e,
                            const struct doctor_draw *d, struct particle *p, size_t *n_told,
                            double *rate)
