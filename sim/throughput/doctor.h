@@ -4,23 +4,29 @@
  *
  * Each cause is a hypothesis: the one step model (sim/throughput/step_prior.h) with something wrong
  * in it, whose size is not known and drawn from a prior. The odds of the causes are the ratios of
- * their evidence, the mean likelihood of the measured rates over draws of that size and of all that
- * the step model does not know; no cause is likelier than another beforehand.
+ * their evidence, the mean likelihood of all that was measured over draws of that size and of what
+ * the step model does not know; no cause is likelier than another beforehand. A draw in which the
+ * cause makes the step of the most GPUs hardly longer explains nothing, and has no weight.
  *
- * In a draw the compute of a micro-batch is what makes the model meet the rate of the fewest GPUs,
- * within its noise; how likely so much of the GPU's peak is reached weighs the draw, where the
- * model's operations and the peak are known. The other rates are then likely as far as the model
- * meets them: Student's t of 4 degrees of freedom, since rates have outliers.
+ * A run tells measures: its rate, and, where it was profiled, how long its ranks work, wait for
+ * input and for their hosts, and how long gradients move. In a draw the compute of a micro-batch is
+ * what makes the model meet the rate of the fewest GPUs, within its noise; how likely so much of
+ * the GPU's peak is reached weighs the draw, where the model's operations and the peak are known.
+ * All other measures are then likely as far as the model meets them: Student's t of 4 degrees of
+ * freedom, since measurements have outliers.
  *
- * An experiment is another run, of another configuration or without something. Its worth is the
- * information on the cause to be expected of its rate, in bits. A result is a rate like the others.
+ * An experiment is another run, of another configuration, without something, or profiled. Its worth
+ * is the information on the cause to be expected of its measures, in bits. A result is evidence
+ * like all other runs.
  */
 #ifndef LK_SIM_THROUGHPUT_DOCTOR_H
 #define LK_SIM_THROUGHPUT_DOCTOR_H
 
 #include "base/status.h"
+#include "base/words.h"
+#include "facts/cluster.h"
 #include "facts/config.h"
-#include "sim/throughput/step_prior.h"
+#include "facts/job.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,19 +56,39 @@ enum lk_cause { LK_CAUSE_LIST(LK_WORD_VALUE) LK_CAUSE_COUNT };
 const char *lk_cause_name(enum lk_cause c);
 const char *lk_cause_text(enum lk_cause c);
 
+/*
+ * X(measure, name, noise, floor, what it is): the noise is the scale of Student's t, of ln of the
+ * measure; a time below the floor, a share of the step, is as good as none. Both are assumed: steps
+ * vary, programs count differently, and the step model is simpler than a step. Times are of a step,
+ * s. The median of two ranks is the faster one.
+ */
+#define LK_MEASURE_LIST(X)                                                                         \
+    X(LK_MEASURE_RATE, "rate", 0.03, 0, "samples a second of all GPUs")                            \
+    X(LK_MEASURE_OWN, "own", 0.06, 0, "the median rank computes, waits for input or its host")     \
+    X(LK_MEASURE_SLOWEST, "slowest", 0.03, 0,                                                      \
+      "this time of the slowest rank over the median's; of copies apart, of their steps")          \
+    X(LK_MEASURE_INPUT, "input", 0.15, 0.03, "ranks wait for their batches")                       \
+    X(LK_MEASURE_GAP, "gap", 0.15, 0.03, "a GPU does nothing, since its host has not launched it") \
+    X(LK_MEASURE_WIRE, "wire", 0.15, 0.01, "gradients move, all ranks having arrived")             \
+    X(LK_MEASURE_REDUCED, "reduced", 0.03, 0, "times that each gradient is reduced")
+
+enum lk_measure { LK_MEASURE_LIST(LK_WORD_VALUE) LK_MEASURE_COUNT };
+LK_WORDS_DECLARE(lk_measure, enum lk_measure);
+
 /* How a run differs from training as it is. */
 struct lk_trial {
     struct lk_config config;
     bool no_sync;   /* it is certain that gradients are reduced in the last micro-batch alone */
     bool synthetic; /* its samples are made on the GPU */
     bool apart;     /* each GPU trains a copy of its own, which waits for none */
-    bool slowest;   /* of such copies: the rate is the slowest one's, times the GPUs */
 };
 
 struct lk_doctor_row {
     struct lk_trial trial;
-    double throughput; /* samples a second of all GPUs */
+    double measured[LK_MEASURE_COUNT]; /* NaN: not known */
 };
+/* Return the row of a run of which the rate alone is known. */
+struct lk_doctor_row lk_doctor_row_of(const struct lk_trial *trial, double rate);
 
 struct lk_doctor_question {
     const struct lk_doctor_row *rows; /* two or more, of two counts of GPUs; borrowed */
@@ -76,11 +102,14 @@ struct lk_doctor_question {
     uint64_t seed;
 };
 
-/* A trial that could be made. Copies apart tell two rates: of all, and of the slowest. */
+/* Runs that could be made, of a minute or two together. */
+enum { LK_EXPERIMENT_TRIALS = 2 };
 struct lk_experiment {
-    struct lk_trial trial;
-    char name[24];               /* e.g. "synthetic", "batch-x4" */
-    double bits;                 /* of information on the cause that its rate should bring */
+    char name[24]; /* e.g. "synthetic", "batch-x4" */
+    struct lk_trial trials[LK_EXPERIMENT_TRIALS];
+    size_t n_trials;
+    bool profiled;               /* they tell where their ranks' time goes */
+    double bits;                 /* of information on the cause that it should bring */
     double rate[LK_CAUSE_COUNT]; /* that each cause makes likely; NaN: the cause is not possible */
 };
 
@@ -99,8 +128,12 @@ struct lk_diagnosis {
  * cluster cannot say what collectives cost. */
 enum lk_status lk_doctor(const struct lk_doctor_question *q, struct lk_diagnosis *out);
 
-/* Set the trial of an experiment by its name, from the row of most GPUs; LK_EUSAGE: there is none
- * of that name, or it makes no sense here. */
+/* Return the row of training as it is, with a rate, of fewest or of most GPUs, the first of
+ * several; NULL: there is none. */
+const struct lk_doctor_row *lk_doctor_end(const struct lk_doctor_question *q, bool most);
+
+/* Set the trial of an experiment that tells rates, by its name, from the row of most GPUs;
+ * LK_EUSAGE: there is none of that name, or it makes no sense here. */
 enum lk_status lk_doctor_trial(const struct lk_doctor_question *q, const char *name,
                                struct lk_trial *out);
 

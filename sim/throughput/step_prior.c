@@ -239,6 +239,17 @@ static void set_colls(const struct draw *d, size_t cost, double slower, struct s
     }
 }
 
+double lk_step_prior_wire_s(struct lk_step_prior *p, size_t draw, size_t shape, double slower)
+{
+    struct shape *s = &p->shapes[shape];
+    double sum = 0;
+
+    set_colls(&p->draws[draw], draw % COST_DRAWS, slower, s);
+    for (size_t i = 0; i < s->model.step.n_colls; i++)
+        sum += s->colls[i].cost_s * (s->colls[i].every_micro_batch ? s->key.accumulation : 1);
+    return sum;
+}
+
 /* Turn the slowest rank's losses into those of the mean rank, which waits for it. */
 static void add_losses(const struct lk_sim_result *r, double slow_s, double *losses_s)
 {

@@ -68,6 +68,10 @@ enum lk_status lk_step_prior_shape(struct lk_step_prior *p, const struct lk_conf
 void lk_step_prior_grade(const struct lk_step_prior *p, size_t shape, enum lk_evidence *out,
                          char *text, size_t text_size);
 
+/* Return the seconds that a shape's collectives move bytes in a step of a draw, hidden or not.
+ * slower: as below. */
+double lk_step_prior_wire_s(struct lk_step_prior *p, size_t draw, size_t shape, double slower);
+
 /* Return the least seconds that the links need for a shape's collectives. */
 double lk_step_prior_bound_s(const struct lk_step_prior *p, size_t shape);
 
