@@ -66,6 +66,7 @@ static const struct lk_option rows[] = {
            .help = "how long a measurement takes"),
     LK_AXIS_RUN_LIST(AXIS_ROW)
     LK_AXIS_SHARDING_LIST(AXIS_ROW)
+    LK_AXIS_GPU_LIST(AXIS_ROW)
     OPTION(GLOBAL_BATCH_OPTION),
     OPTION(CLUSTER_OPTION),
     DRAW_ROWS(OPTION),

@@ -43,6 +43,7 @@ struct options {
 /* clang-format off */
 static const struct lk_option rows[] = {
     LK_AXIS_RUN_LIST(AXIS_ROW)
+    LK_AXIS_GPU_LIST(AXIS_ROW)
     OPTION(GLOBAL_BATCH_OPTION),
     OPTION(CLUSTER_OPTION),
     OPTION(MEASURED_ON_OPTION),
