@@ -1,6 +1,7 @@
 /* Kinds of GPU that are mixed: --gpu of predict, whatif and plan. */
 #include "base/array.h"
 #include "base/file.h"
+#include "commands/run_kinds.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
@@ -200,6 +201,59 @@ START_TEST(the_wait_is_named)
 }
 END_TEST
 
+/* A replay's ranks compute as much longer as a forecast says. */
+static const struct {
+    const char *gpu;
+    int ranks;
+    double slowness[4];
+} replayed[] = {
+    {"own", 2, {1, 1}},
+    {"@half.json", 2, {2, 2}},
+    {"3xown+1x@half.json", 4, {1, 1, 1, 2}},
+    {"1x@half.json+1xown+2x@quarter.json", 4, {2, 1, 4, 4}},
+    {"1x@half.json+3x@quarter.json", 1, {2}},
+};
+
+START_TEST(replays_have_the_kinds_of_forecasts)
+{
+    char *job = scratch_path(dir, "job.json"), gpu[512] = "";
+    struct run_options o = {.cluster = "dgx-a100", .gpu = gpu, .train.model.job = job};
+    size_t n = 0;
+
+    for (const char *at = replayed[_i].gpu; *at; at++)
+        n += (size_t)(*at == '@' ? snprintf(gpu + n, sizeof gpu - n, "%s/", dir)
+                                 : snprintf(gpu + n, sizeof gpu - n, "%c", *at));
+    for (int r = 0; r < replayed[_i].ranks; r++) {
+        double out;
+
+        ck_assert_msg(run_kind_slowdown(&o, r, replayed[_i].ranks, &out) == LK_OK, "%s",
+                      lk_error_text());
+        ck_assert_double_eq(out, replayed[_i].slowness[r]);
+    }
+    free(job);
+}
+END_TEST
+
+START_TEST(a_replay_takes_one_machine)
+{
+    struct program p;
+
+    program_run(&p, dir, 2, "replay %s/job.json -n 2 --gpu own --out %s/run", dir, dir);
+    program_assert_says(&p, "--gpu takes --cluster");
+    program_fini(&p);
+    program_run(&p, dir, 2,
+                "replay %s/job.json -n 2 --gpu own,dgx-2 --cluster dgx-a100 --out %s/run", dir,
+                dir);
+    program_assert_says(&p, "one value");
+    program_fini(&p);
+    program_run(&p, dir, 2,
+                "replay %s/job.json -n 3 --gpu 1xown+1xdgx-2 --cluster dgx-a100 --out %s/run", dir,
+                dir);
+    program_assert_says(&p, "the mix has 2 GPUs");
+    program_fini(&p);
+}
+END_TEST
+
 SUITE(gpu_mix, c)
 {
     tcase_add_checked_fixture(c, set_up, tear_down);
@@ -208,4 +262,6 @@ SUITE(gpu_mix, c)
     tcase_add_test(c, more_of_the_faster_kind_is_no_slower);
     tcase_add_loop_test(c, what_is_no_mix_is_refused, 0, (int)LK_COUNT(refused));
     tcase_add_test(c, the_wait_is_named);
+    tcase_add_loop_test(c, replays_have_the_kinds_of_forecasts, 0, (int)LK_COUNT(replayed));
+    tcase_add_test(c, a_replay_takes_one_machine);
 }
