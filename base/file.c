@@ -378,18 +378,25 @@ static enum lk_status append_locked(int fd, const char *path, const char *lines,
     return st;
 }
 
-enum lk_status lk_file_append(const char *path, const char *lines, size_t size)
+enum lk_status lk_file_extend(const char *path, lk_file_lines *make, void *user)
 {
     enum lk_status st = LK_OK;
     int fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    char *text = NULL, *lines = NULL;
+    size_t size = 0;
 
     if (fd < 0)
         return file_fail(path, "append to it");
     while (flock(fd, LOCK_EX))
         if (errno != EINTR)
             LK_TRY(file_fail(path, "lock"));
-    st = append_locked(fd, path, lines, size);
+    LK_TRY(lk_file_read(path, &text, &size));
+    LK_TRY(make(user, text, size, &lines));
+    if (lines)
+        st = append_locked(fd, path, lines, strlen(lines));
 out:
+    free(lines);
+    free(text);
     if (close(fd) && st == LK_OK)
         st = file_fail(path, "append to it");
     return st;

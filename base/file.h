@@ -55,12 +55,15 @@ enum lk_status lk_writer_commit(struct lk_writer *w);
  */
 void lk_writer_abandon(struct lk_writer *w);
 
+/* Set the lines to append to a file that has these bytes; NULL: none. lk_file_extend frees them. */
+typedef enum lk_status lk_file_lines(void *user, const char *text, size_t size, char **lines);
 /*
- * Append whole lines to a file, which is made if it is not there: all of them, or none after a
- * failure. Processes that append at once wait for each other, so that the lines of one stay
- * together. A last line without its end, of a writer that was killed, is ended first. LK_EIO.
+ * Append whole lines, which `make` sets by what is there, to a file, which is made if it is not
+ * there: all of them, or none after a failure. Processes that append at once wait for each other,
+ * so that the lines of one stay together, and nothing is appended while `make` runs. A last line
+ * without its end, of a writer that was killed, is ended first. LK_EIO, or what `make` returns.
  */
-enum lk_status lk_file_append(const char *path, const char *lines, size_t size);
+enum lk_status lk_file_extend(const char *path, lk_file_lines *make, void *user);
 
 /* Make a directory and its parents; an existing directory is fine. */
 enum lk_status lk_mkdirs(const char *path);

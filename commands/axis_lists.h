@@ -40,8 +40,11 @@
 struct axis_lists {
     struct lk_axis_value *values[LK_AXIS_COUNT];
     size_t n[LK_AXIS_COUNT];
-    struct lk_cluster *gpus; /* the clusters that values of --gpu name */
-    size_t n_gpus;
+    struct lk_cluster *gpus; /* the clusters that values of --gpu name, each once */
+    char **gpu_names;
+    size_t n_gpus, n_gpu_names, gpu_names_capacity;
+    struct lk_gpu_mix *mixes; /* of values of --gpu that name several */
+    size_t n_mixes;
 };
 
 /* Read the texts, NULL where not given; *out is zero. Call axis_lists_fini after a failure, too. */

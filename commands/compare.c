@@ -10,7 +10,8 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/compare_impl.h"
-#include "commands/forecast_job.h"
+#include "commands/forecast_ask.h"
+#include "commands/ledger.h"
 #include "sim/cluster_compare.h"
 #include "sim/forecast/contradiction.h"
 #include "sim/forecast/paired.h"
@@ -23,6 +24,7 @@
 
 struct options {
     const char *axes[LK_AXIS_COUNT]; /* those of LK_AXIS_RUN_LIST: of a job on clusters */
+    const char *ledger;
     struct lk_page_options page;
     struct lk_gate_options gate;
     const char *log;
@@ -30,7 +32,8 @@ struct options {
 
 #define OPTION(...) ROW(struct options, __VA_ARGS__)
 
-static const struct lk_option rows[] = {LK_AXIS_RUN_LIST(AXIS_ROW) PAGE_ROWS(OPTION),
+static const struct lk_option rows[] = {LK_AXIS_RUN_LIST(AXIS_ROW) OPTION(LEDGER_OPTION),
+                                        PAGE_ROWS(OPTION),
                                         GATE_ROWS(OPTION, "ratio"),
                                         OPTION(LOG_OPTION),
                                         {0}};
@@ -397,15 +400,22 @@ static enum lk_status check_gate(const struct options *o, const struct sides *s,
     return LK_OK;
 }
 
+extern const struct lk_command lk_command_compare;
+
 static enum lk_status run(void *options, const char **names, int n, struct lk_page *page)
 {
     const struct options *o = options;
+    const struct forecast_question question = {.command = &lk_command_compare,
+                                               .options = o,
+                                               .operands = names,
+                                               .n_operands = n,
+                                               .ledger = o->ledger};
     enum lk_status st = LK_OK;
     struct sides sides = {0};
     struct lk_run_comparison c = {0};
     bool contradicted = false;
 
-    LK_TRY(compare_sides_open(o->axes, names, n, &sides));
+    LK_TRY(compare_sides_open(&question, o->axes, &sides, page));
     LK_TRY(say_contradictions(&sides, &contradicted, page));
     for (int i = 1; i < sides.n; i++) {
         st = compare(&sides.v[0], &sides.v[i], (char)('A' + i), &c);

@@ -2,6 +2,7 @@
 #ifndef LK_COMMANDS_COMPARE_IMPL_H
 #define LK_COMMANDS_COMPARE_IMPL_H
 
+#include "base/page.h"
 #include "base/status.h"
 #include "facts/cluster.h"
 #include "facts/forecast.h"
@@ -11,6 +12,8 @@
 #include "sim/forecast/forecast.h"
 
 #include <stdbool.h>
+
+struct forecast_question;
 
 /* X(kind, name, schema of its file): a run is a folder. */
 #define COMPARE_KIND_LIST(X)                                                                       \
@@ -43,11 +46,13 @@ struct sides {
 };
 
 /*
- * Read the sides that n words name, of one kind; or, of a job and clusters, forecast the job on
- * each, by `axes`, the texts of LK_AXIS_RUN_LIST. Call compare_sides_fini after a failure, too.
+ * Read the sides that the question's operands name, of one kind; or, of a job and clusters,
+ * forecast the job on each, by `axes`, the texts of LK_AXIS_RUN_LIST; page: gets what there is to
+ * note of that. Call compare_sides_fini after a failure, too.
  */
-enum lk_status compare_sides_open(const char *const axes[LK_AXIS_COUNT], const char **names, int n,
-                                  struct sides *out);
+enum lk_status compare_sides_open(const struct forecast_question *q,
+                                  const char *const axes[LK_AXIS_COUNT], struct sides *out,
+                                  struct lk_page *page);
 void compare_sides_fini(struct sides *s);
 
 #endif

@@ -4,7 +4,7 @@
 #include "commands/compare_impl.h"
 
 #include "base/file.h"
-#include "commands/forecast_job.h"
+#include "commands/forecast_ask.h"
 #include "commands/inputs.h"
 
 #include <stdlib.h>
@@ -72,7 +72,7 @@ void compare_sides_fini(struct sides *s)
 }
 
 /* Read sides of one kind. */
-static enum lk_status read_sides(const char **names, int n, struct sides *out)
+static enum lk_status read_sides(const char *const *names, int n, struct sides *out)
 {
     for (int i = 0; i < n; i++) {
         out->v[i].name = names[i];
@@ -91,21 +91,29 @@ static enum lk_status read_sides(const char **names, int n, struct sides *out)
 
 /* ---- A job on clusters ---- */
 
-/* Make the forecasts of the job names[0] on the clusters behind it. */
-static enum lk_status forecast_sides(const char *const axes[LK_AXIS_COUNT], const char **names,
-                                     int n, struct sides *out)
+/* Make the forecasts of the first operand, a job, on the clusters behind it. */
+static enum lk_status forecast_sides(const struct forecast_question *q,
+                                     const char *const axes[LK_AXIS_COUNT], struct sides *out,
+                                     struct lk_page *page)
 {
+    struct forecast_question of = *q;
+    const char *const *names = q->operands;
+    int n = q->n_operands;
+
     if (n < 3)
         return lk_fail(LK_EUSAGE, "on which other cluster? Usage: lockstep compare JOB CLUSTER "
                                   "CLUSTER... --gpus=8,64");
     if (!axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
     out->job = names[0];
+    of.clusters = names + 1;
+    of.n_clusters = (size_t)n - 1;
     for (int i = 1; i < n; i++) {
         struct side *s = &out->v[out->n];
 
         *s = (struct side){.name = names[i], .kind = KIND_FORECAST};
-        LK_PASS(forecast_job(names[0], names[i], axes, false, &s->of.forecast, &s->drawn));
+        of.cluster = names[i];
+        LK_PASS(forecast_job(&of, axes, false, &s->of.forecast, &s->drawn, page));
         s->read = true;
         out->n++;
     }
@@ -114,9 +122,12 @@ static enum lk_status forecast_sides(const char *const axes[LK_AXIS_COUNT], cons
 
 /* ---- Both ---- */
 
-enum lk_status compare_sides_open(const char *const axes[LK_AXIS_COUNT], const char **names, int n,
-                                  struct sides *out)
+enum lk_status compare_sides_open(const struct forecast_question *q,
+                                  const char *const axes[LK_AXIS_COUNT], struct sides *out,
+                                  struct lk_page *page)
 {
+    const char *const *names = q->operands;
+    int n = q->n_operands;
     enum kind first, second;
 
     if (n < 2)
@@ -124,7 +135,7 @@ enum lk_status compare_sides_open(const char *const axes[LK_AXIS_COUNT], const c
     LK_PASS(kind_of(names[0], &first));
     LK_PASS(kind_of(names[1], &second));
     if ((first == KIND_JOB || first == KIND_RUN) && second == KIND_CLUSTER)
-        return forecast_sides(axes, names, n, out);
+        return forecast_sides(q, axes, out, page);
     for (int a = 0; a < LK_AXIS_COUNT; a++)
         if (axes[a])
             return lk_fail(LK_EUSAGE,

@@ -6,19 +6,19 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/sha256.h"
-#include "commands/command.h"
-#include "commands/evidence_inputs.h"
 #include "commands/ledger_impl.h"
+#include "facts/preset.h"
 #include "sim/forecast/site.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { KEPT_MAX = 256 /* points of a forecast */ };
+enum { KEPT_MAX = 256 /* answers to a question */ };
 
 /* ---- Places and times ---- */
 
@@ -113,58 +113,69 @@ out:
 
 /* ---- A question ---- */
 
-/* Set the SHA-256 of a file's bytes in hexadecimal; NULL: it is no file. */
-static enum lk_status digest(const char *path, char **out)
+/* Set the SHA-256 of bytes in hexadecimal. */
+static enum lk_status digest(const char *text, size_t size, char **out)
 {
-    enum lk_status st = LK_OK;
     unsigned char sum[LK_SHA256_BYTES];
     struct lk_sha256 h;
-    char *text = NULL;
-    size_t size;
 
-    if (!path || !lk_is_file(path))
-        return LK_OK;
-    LK_TRY(lk_file_read(path, &text, &size));
     lk_sha256_init(&h);
     lk_sha256_add(&h, text, size);
     lk_sha256_end(&h, sum);
     for (size_t i = 0; i < sizeof sum; i++)
-        LK_TRY(lk_text_add(out, "%02x", sum[i]));
+        LK_PASS(lk_text_add(out, "%02x", sum[i]));
+    return LK_OK;
+}
+
+/* Set that of a file; NULL: it is none. */
+static enum lk_status digest_file(const char *path, char **out)
+{
+    enum lk_status st = LK_OK;
+    char *text = NULL;
+    size_t size;
+
+    if (!lk_is_file(path))
+        return LK_OK;
+    LK_TRY(lk_file_read(path, &text, &size));
+    LK_TRY(digest(text, size, out));
 out:
     free(text);
     return st;
 }
 
-/* Set the SHA-256 of a job: of its file, of a folder's job.json; NULL: of runs. */
-static enum lk_status digest_job(const char *path, char **out)
+/* Set that of a job: of its file, of a folder's job.json, or, of a folder of runs, of the job file
+ * that they make. */
+static enum lk_status digest_job(const char *path, const struct lk_job *j, char **out)
 {
     enum lk_status st = LK_OK;
-    char *file = NULL;
+    char *file = NULL, *text = NULL;
+    size_t size;
 
     if (lk_is_folder(path))
         LK_TRY(lk_path_join(&file, path, "job.json"));
-    LK_TRY(digest(file ? file : path, out));
+    LK_TRY(digest_file(file ? file : path, out));
+    if (*out)
+        goto out;
+    LK_TRY(lk_record_save_text(&lk_job_record, j, &text, &size));
+    LK_TRY(digest(text, size, out));
 out:
+    free(text);
     free(file);
     return st;
 }
 
-/* Set the command line, with the options that are not at their defaults. */
-static enum lk_status ask_again(const struct ledger_question *q, char **out)
+/* Set that of a cluster's or a preset's file; NULL: none was given. */
+static enum lk_status digest_cluster(const char *name, char **out)
 {
     enum lk_status st = LK_OK;
-    char **argv = NULL, *line = NULL;
+    char *path = NULL;
 
-    LK_TRY(lk_command_argv(q->command, q->options, NULL, &argv));
-    LK_TRY(lk_text_add(&line, "%s %s", argv[0], argv[1]));
-    for (int i = 0; i < q->n_operands; i++)
-        LK_TRY(lk_text_add(&line, " %s", q->operands[i]));
-    for (size_t i = 2; argv[i]; i++)
-        LK_TRY(lk_text_add(&line, " %s", argv[i]));
-    LK_HAND_OVER(out, line);
+    if (!name)
+        return LK_OK;
+    LK_TRY(lk_preset_find(NULL, name, &path));
+    LK_TRY(digest_file(path, out));
 out:
-    free(line);
-    lk_argv_free(argv);
+    free(path);
     return st;
 }
 
@@ -173,26 +184,25 @@ static enum lk_status copy(const char *text, char **out)
     return text ? lk_strdup(out, text) : LK_OK;
 }
 
-/* Fill what all points of a question have. */
+/* Fill what all answers to a question have. */
 static enum lk_status describe(const struct ledger *l, const struct ledger_question *q,
-                               const struct lk_forecast *f, struct lk_ledger_forecast *out)
+                               struct lk_ledger_forecast *out)
 {
-    const char *file = q->table ? q->table : q->operands[0];
     char date[LEDGER_DATE_BYTES];
 
     ledger_date(lk_epoch_ns(), date);
     LK_PASS(lk_strdup(&out->date, date));
     LK_PASS(lk_strdup(&out->program, ledger_program()));
-    LK_PASS(ask_again(q, &out->question));
-    LK_PASS(lk_strdup(&out->job, q->table ? ledger_base(q->table) : q->inputs->job.name));
-    out->gradient_bytes = q->table ? 0 : lk_job_gradient_bytes(&q->inputs->job);
-    LK_PASS(lk_strdup(&out->job_file, file));
-    LK_PASS(digest_job(file, &out->job_sha256));
-    LK_PASS(copy(q->inputs->cluster.name, &out->cluster));
-    LK_PASS(copy(q->inputs->cluster.gpu, &out->device));
-    if (!q->table)
-        LK_PASS(digest(q->operands[1], &out->cluster_sha256));
-    out->level = f->level;
+    LK_PASS(lk_strdup(&out->question, q->text));
+    LK_PASS(lk_strdup(&out->job, q->is_table ? ledger_base(q->file) : q->job->name));
+    out->gradient_bytes = q->is_table ? 0 : lk_job_gradient_bytes(q->job);
+    LK_PASS(lk_strdup(&out->job_file, q->file));
+    LK_PASS(q->is_table ? digest_file(q->file, &out->job_sha256)
+                        : digest_job(q->file, q->job, &out->job_sha256));
+    LK_PASS(copy(q->cluster->name, &out->cluster));
+    LK_PASS(copy(q->cluster->gpu, &out->device));
+    LK_PASS(digest_cluster(q->cluster_file, &out->cluster_sha256));
+    out->level = q->level;
     out->site_factor = l->factor;
     return LK_OK;
 }
@@ -201,35 +211,27 @@ static enum lk_status describe(const struct ledger *l, const struct ledger_quest
 
 /* Return true if a run could measure it, and none has: by the algorithm that the cluster chooses,
  * with gradients of the dtype that they have. */
-static bool can_be_scored(const struct lk_forecast_point *p)
+static bool can_be_scored(const struct ledger_answer *a)
 {
-    return isfinite(p->step_s) && p->step_lo_s > 0 && isfinite(p->step_hi_s) &&
-           isnan(p->measured_step_s) && p->config.algo == LK_ALGO_AUTO &&
-           p->config.grad_dtype == LK_GRAD_OWN;
+    return isfinite(a->step_s) && a->lo_s > 0 && isfinite(a->hi_s) && isnan(a->measured_s) &&
+           a->config->algo == LK_ALGO_AUTO && a->config->grad_dtype == LK_GRAD_OWN;
 }
 
-/* Return true if the request changes the machine: no run of the one as it is tells of that. */
-static bool is_of_other_machines(const struct lk_forecast_request *q)
+/* Add a note unless the page has it: a command may ask several questions. */
+static enum lk_status note_once(struct lk_page *page, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+static enum lk_status note_once(struct lk_page *page, const char *fmt, ...)
 {
-    for (int a = 0; a < LK_AXIS_COUNT; a++)
-        if (q->axes[a].n && lk_axis_role((enum lk_axis)a) != LK_AXIS_SETTING)
-            return true;
-    return false;
-}
+    char text[1024];
+    va_list args;
 
-static bool same_text(const char *a, const char *b)
-{
-    return !strcmp(a ? a : "", b ? b : "");
-}
-
-/* Return true if the ledger's newest forecast of the configuration says the same from the same. */
-static bool is_kept(const struct lk_ledger *l, const struct lk_ledger_forecast *f)
-{
-    const struct lk_ledger_forecast *old = lk_ledger_newest(l, f);
-
-    return old && old->step_s == f->step_s && old->lo_s == f->lo_s && old->hi_s == f->hi_s &&
-           old->level == f->level && same_text(old->job_sha256, f->job_sha256) &&
-           same_text(old->cluster_sha256, f->cluster_sha256);
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    for (size_t i = 0; i < page->n_notes; i++)
+        if (!strcmp(page->notes[i], text))
+            return LK_OK;
+    return lk_page_note(page, "%s", text);
 }
 
 /* Append the lines, or note why not. */
@@ -249,45 +251,54 @@ static enum lk_status append(const struct ledger *l, const struct lk_ledger_line
     return st;
 }
 
+/* Note what the site's errors made of the intervals. */
+static enum lk_status note_factor(const struct ledger *l, struct lk_page *page)
+{
+    if (l->factor == 1)
+        return LK_OK;
+    return note_once(page,
+                     "the intervals are %.2f times what they would be without the errors of "
+                     "%zu job%s in %s",
+                     l->factor, l->jobs, l->jobs == 1 ? "" : "s", l->path);
+}
+
 enum lk_status ledger_keep(const struct ledger *l, const struct ledger_question *q,
-                           const struct lk_forecast *f, struct lk_page *page)
+                           const struct ledger_answer *v, size_t n_answers, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
     struct lk_ledger_forecast all = {0};
     struct lk_ledger_line *lines = NULL;
     size_t n = 0;
-    const struct lk_forecast_request *request = &q->inputs->request.grid;
     char id[64];
 
-    if (!l->path || is_of_other_machines(request))
+    if (!l->path)
         return LK_OK;
-    LK_TRY(describe(l, q, f, &all));
+    LK_TRY(note_factor(l, page));
+    if (q->unwanted) {
+        st = note_once(page, "not kept for later runs to score: %s", q->unwanted);
+        goto out;
+    }
+    LK_TRY(describe(l, q, &all));
     LK_TRY(lk_alloc(&lines, KEPT_MAX, sizeof *lines));
-    for (size_t i = 0; i < f->n_points && n < KEPT_MAX; i++) {
-        const struct lk_forecast_point *p = &f->points[i];
+    for (const struct ledger_answer *a = v; a < v + n_answers && n < KEPT_MAX; a++) {
         struct lk_ledger_forecast *out = &lines[n].forecast;
 
-        if (!can_be_scored(p) || (request->compare && p->gain.verdict != LK_VERDICT_BEST))
+        if (!can_be_scored(a))
             continue;
         *out = all; /* the texts are borrowed */
-        snprintf(id, sizeof id, "%llx-%lx-%zu", (unsigned long long)lk_epoch_ns(), (long)getpid(),
-                 i);
-        out->config = p->config;
-        out->step_s = p->step_s;
-        out->lo_s = p->step_lo_s;
-        out->hi_s = p->step_hi_s;
-        out->evidence = p->evidence;
-        if (is_kept(&l->past, out))
+        out->config = *a->config;
+        out->step_s = a->step_s;
+        out->lo_s = a->lo_s;
+        out->hi_s = a->hi_s;
+        out->evidence = a->evidence;
+        if (lk_ledger_has(&l->past, &lines[n]))
             continue;
+        snprintf(id, sizeof id, "%llx-%lx-%zu", (unsigned long long)lk_epoch_ns(), (long)getpid(),
+                 n);
         LK_TRY(lk_strdup(&out->id, id));
         n++;
     }
     LK_TRY(append(l, lines, n, page));
-    if (l->factor != 1)
-        LK_TRY(lk_page_note(page,
-                            "the intervals are %.2f times what they would be without the errors of "
-                            "%zu job%s in %s",
-                            l->factor, l->jobs, l->jobs == 1 ? "" : "s", l->path));
 out:
     for (size_t i = 0; i < n; i++)
         free(lines[i].forecast.id);

@@ -10,14 +10,13 @@
 
 #include "base/page.h"
 #include "base/status.h"
+#include "facts/cluster.h"
 #include "facts/forecast.h"
+#include "facts/job.h"
 #include "facts/ledger.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-
-struct evidence_inputs;
-struct lk_command;
 
 /* const char *ledger */
 #define LEDGER_OPTION                                                                              \
@@ -38,18 +37,31 @@ struct ledger {
 enum lk_status ledger_open(const char *option, const char *beside, struct ledger *out);
 void ledger_close(struct ledger *l); /* zeroes it; safe on a zeroed one */
 
-/* A forecast is kept with the question that it answers. */
+/* A forecast is kept with the question that it answers; all is borrowed. */
 struct ledger_question {
-    const struct lk_command *command;
-    const void *options; /* of the command */
-    const char *const *operands;
-    int n_operands;
-    const struct evidence_inputs *inputs; /* opened */
-    const char *table;                    /* its file; NULL: operands[0] is the job */
+    const char *text;         /* its command line */
+    const char *file;         /* of the job, of its runs, or of a table of throughputs */
+    bool is_table;            /* the file is a table */
+    const struct lk_job *job; /* not read of a table */
+    const struct lk_cluster *cluster;
+    const char *cluster_file; /* or a preset's name; NULL: none was given */
+    double level;             /* of the intervals */
+    const char *unwanted;     /* why its answers are not kept; NULL: they are */
 };
-/* Append the points that were not measured and that a run could measure: of a what-if the best ones
- * of the machine as it is. A ledger that cannot be written is a note of the page. */
+
+/* An answer: a step with its interval. */
+struct ledger_answer {
+    const struct lk_config *config;
+    double step_s, lo_s, hi_s;
+    double measured_s; /* mean of the runs that it has; NaN: none */
+    enum lk_evidence evidence;
+};
+/*
+ * Append those of n answers that were not measured, that a run could measure, and that the ledger
+ * does not have. Notes of the page say why they are not wanted, that the ledger cannot be written,
+ * and what the site's errors made of the intervals.
+ */
 enum lk_status ledger_keep(const struct ledger *l, const struct ledger_question *q,
-                           const struct lk_forecast *f, struct lk_page *page);
+                           const struct ledger_answer *v, size_t n, struct lk_page *page);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/label.h"
 #include "base/log.h"
 #include "base/stats.h"
 #include "base/units.h"
@@ -183,6 +184,34 @@ static struct outcome sum_up(const struct lk_job *job, const struct lk_run_set *
     return o;
 }
 
+/* Add the numbers of a scored forecast, which gates and programs read. */
+static enum lk_status add_values(const struct lk_ledger_pair *p, struct lk_page *page)
+{
+    const struct lk_ledger_forecast *f = p->forecast;
+    double measured_s = p->score->measured_s;
+    const struct {
+        const char *name;
+        enum lk_dimension dim;
+        double value;
+    } rows[] = {{"forecast_s", LK_DIM_TIME, f->step_s},
+                {"forecast_lo_s", LK_DIM_TIME, f->lo_s},
+                {"forecast_hi_s", LK_DIM_TIME, f->hi_s},
+                {"forecast_measured_s", LK_DIM_TIME, measured_s},
+                {"forecast_inside", LK_DIM_NONE, measured_s >= f->lo_s && measured_s <= f->hi_s}};
+    enum lk_status st = LK_OK;
+    char *labels = NULL;
+
+    LK_TRY(lk_label_add(&labels, "gpus", "%d", f->config.world_size));
+    LK_TRY(lk_label_add(&labels, "local_batch", "%d", f->config.local_batch));
+    LK_TRY(lk_label_add(&labels, "accumulation", "%d", f->config.accumulation));
+    LK_TRY(lk_label_add(&labels, "forecast", "%s", f->id));
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        LK_TRY(lk_page_value(page, rows[i].name, labels, rows[i].dim, rows[i].value));
+out:
+    free(labels);
+    return st;
+}
+
 /* Say how a forecast came out; *said counts. */
 static enum lk_status say(const struct lk_ledger_pair *p, size_t *said, struct lk_page *page)
 {
@@ -191,6 +220,7 @@ static enum lk_status say(const struct lk_ledger_pair *p, size_t *said, struct l
     char step[32], interval[96], measured[32], off[48] = "";
     const char *where = "inside";
 
+    LK_PASS(add_values(p, page));
     (void)lk_units_format(LK_DIM_TIME, f->step_s, step, sizeof step);
     (void)lk_units_interval(LK_DIM_TIME, f->step_s, f->lo_s, f->hi_s, interval, sizeof interval);
     (void)lk_units_format(LK_DIM_TIME, measured_s, measured, sizeof measured);

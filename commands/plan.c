@@ -8,8 +8,10 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
+#include "commands/forecast_ask.h"
 #include "commands/forecast_page.h"
 #include "commands/inputs.h"
+#include "commands/ledger.h"
 #include "commands/output.h"
 #include "commands/plan_next.h"
 #include "commands/plan_space.h"
@@ -35,7 +37,7 @@ struct options {
     double level;
     int64_t draws, seed;
     bool anyway;
-    const char *out, *csv;
+    const char *out, *csv, *ledger;
     struct lk_page_options page;
     struct lk_gate_options gate;
     const char *log;
@@ -64,6 +66,7 @@ static const struct lk_option rows[] = {
            .help = "how long a measurement takes"),
     LK_AXIS_RUN_LIST(AXIS_ROW)
     LK_AXIS_SHARDING_LIST(AXIS_ROW)
+    LK_AXIS_GPU_LIST(AXIS_ROW)
     OPTION(GLOBAL_BATCH_OPTION),
     OPTION(CLUSTER_OPTION),
     DRAW_ROWS(OPTION),
@@ -73,6 +76,7 @@ static const struct lk_option rows[] = {
     OPTION(GPUS_PER_NODE_OPTION),
     PLAN_INPUT_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
+    OPTION(LEDGER_OPTION),
     PAGE_ROWS(OPTION),
     GATE_ROWS(OPTION, "probability"),
     OPTION(LOG_OPTION),
@@ -255,6 +259,8 @@ static void show_progress(void *user, size_t done, size_t total)
     lk_progress("configuration", (double)done, (double)total);
 }
 
+extern const struct lk_command lk_command_plan;
+
 static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *o = options;
@@ -266,6 +272,13 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                                                   .seed = (uint64_t)o->seed,
                                                   .anyway = o->anyway,
                                                   .progress = show_progress}};
+    const struct forecast_question question = {.command = &lk_command_plan,
+                                               .options = o,
+                                               .operands = operands,
+                                               .n_operands = n,
+                                               .ledger = o->ledger,
+                                               .table = o->table.file,
+                                               .cluster = o->cluster};
     struct lk_goal goal;
     struct lk_plan_request plan;
     struct lk_forecast f = {0};
@@ -279,11 +292,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                                                            .measured_on = o->table.measured_on},
                                    &in));
     if (o->next.narrow) {
-        st = plan_next(&o->next, &in.source,
-                       o->cluster ? o->cluster
-                       : n > 1    ? operands[1]
-                                  : NULL,
-                       page);
+        st = plan_next(&o->next, &question, &in, page);
         goto out;
     }
     LK_TRY(complete(o, &in, &goal, &plan));
@@ -292,7 +301,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     LK_TRY(plan_space_read(&in.source, o->global_batch > 0, o->axes, &lists));
     axis_lists_ask(&lists, &in.request.grid);
     lk_progress_begin(0, 1, "forecasting the configurations");
-    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, &c));
+    LK_TRY(forecast_ask(&question, &in, &f, &c, page));
     LK_TRY(note_goal(&goal, &plan, &c, &f));
     LK_TRY(forecast_write(&f, o->out, o->csv));
     LK_TRY(print(o, &c, &f, page));

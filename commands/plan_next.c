@@ -4,6 +4,8 @@
 #include "base/array.h"
 #include "base/table.h"
 #include "base/units.h"
+#include "commands/evidence_inputs.h"
+#include "commands/forecast_ask.h"
 #include "commands/forecast_page.h"
 #include "facts/forecast.h"
 #include "facts/forecast_answer.h"
@@ -197,10 +199,23 @@ static enum lk_status say(const struct candidates *c, size_t n, const struct lk_
     return lk_page_next(page, "Measure it: %s", command);
 }
 
-enum lk_status plan_next(const struct plan_next_options *o, const struct lk_evidence_source *e,
-                         const char *cluster, struct lk_page *page)
+/* Multiply the widths that are promised by the site's factor. */
+static void spread(struct lk_next_run *v, size_t n, double factor)
+{
+    for (struct lk_next_run *r = v; r < v + n; r++) {
+        r->lo_s = r->step_s * pow(r->lo_s / r->step_s, factor);
+        r->hi_s = r->step_s * pow(r->hi_s / r->step_s, factor);
+        r->width *= factor;
+    }
+}
+
+enum lk_status plan_next(const struct plan_next_options *o, const struct forecast_question *q,
+                         const struct evidence_inputs *in, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
+    const struct lk_evidence_source *e = &in->source;
+    const char *cluster = forecast_question_cluster(q);
+    double factor;
     struct candidates c = {.e = e, .run_s = o->run_s};
     struct lk_config target = e->current;
     struct lk_forecast f = {0};
@@ -218,6 +233,8 @@ enum lk_status plan_next(const struct plan_next_options *o, const struct lk_evid
     }
     LK_TRY(list(&c, &target, (int)(o->available ? o->available : o->narrow / 2)));
     LK_TRY(lk_next_runs(e, &target, c.v, c.n, &n, &now));
+    LK_TRY(forecast_ask_predicted(q, in, &now, &factor, page));
+    spread(c.v, n, factor);
     LK_TRY(say(&c, n, &now, cluster, page));
     LK_TRY(tabulate(&c, n, cluster, &t));
     LK_TRY(lk_page_table(page, "measurements", LK_PAGE_MAIN, view, LK_COUNT(view), &t));

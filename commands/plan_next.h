@@ -5,9 +5,11 @@
 
 #include "base/page.h"
 #include "base/status.h"
-#include "sim/forecast/evidence.h"
 
 #include <stdint.h>
+
+struct evidence_inputs;
+struct forecast_question;
 
 struct plan_next_options {
     int64_t narrow;    /* GPUs of the forecast that is to be narrowed; 0: not asked for */
@@ -15,9 +17,9 @@ struct plan_next_options {
     double run_s;      /* that a measurement takes */
 };
 
-/* Rank the measurements that the source can take, and fill the page. cluster: its name, for the
- * command lines; NULL: none. */
-enum lk_status plan_next(const struct plan_next_options *o, const struct lk_evidence_source *e,
-                         const char *cluster, struct lk_page *page);
+/* Rank the measurements that the opened source can take, and fill the page. The forecast as it is
+ * is kept. */
+enum lk_status plan_next(const struct plan_next_options *o, const struct forecast_question *q,
+                         const struct evidence_inputs *in, struct lk_page *page);
 
 #endif

@@ -5,6 +5,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
+#include "commands/forecast_ask.h"
 #include "commands/forecast_page.h"
 #include "commands/inputs.h"
 #include "commands/ledger.h"
@@ -13,7 +14,6 @@
 #include "facts/forecast.h"
 #include "facts/job.h"
 #include "facts/preset.h"
-#include "sim/forecast/forecast.h"
 #include "sim/planning/memory.h"
 #include "sim/step/simulate.h"
 
@@ -43,6 +43,7 @@ struct options {
 /* clang-format off */
 static const struct lk_option rows[] = {
     LK_AXIS_RUN_LIST(AXIS_ROW)
+    LK_AXIS_GPU_LIST(AXIS_ROW)
     OPTION(GLOBAL_BATCH_OPTION),
     OPTION(CLUSTER_OPTION),
     OPTION(MEASURED_ON_OPTION),
@@ -196,7 +197,13 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                                         .overlap_slowdown = o->overlap_slowdown,
                                         .slow_ranks = o->slow_rank,
                                         .slow_links = o->slow_link};
-    struct ledger ledger = {0};
+    const struct forecast_question question = {.command = &lk_command_predict,
+                                               .options = o,
+                                               .operands = operands,
+                                               .n_operands = n,
+                                               .ledger = o->ledger,
+                                               .table = o->table.file,
+                                               .cluster = o->cluster};
     struct lk_forecast f = {0};
 
     LK_TRY(check(o, operands, n));
@@ -204,24 +211,13 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     make_request(o, &lists, !o->table.file || n > 0, &in.request.grid);
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
                          : evidence_open_job(operands, 1, operands[1], &facts, &in));
-    LK_TRY(ledger_open(o->ledger, o->table.file ? o->table.file : operands[0], &ledger));
-    in.request.grid.site_factor = ledger.factor;
-    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, NULL));
+    LK_TRY(forecast_ask(&question, &in, &f, NULL, page));
     LK_TRY(forecast_write(&f, o->out, o->csv));
     if (o->trace)
         LK_TRY(lk_simulate_trace(&in.job, &in.cluster, &f.points[0].config, &sim, o->trace, NULL));
     LK_TRY(print(o, in.source.job, &in.cluster, &f, page));
-    LK_TRY(ledger_keep(&ledger,
-                       &(struct ledger_question){.command = &lk_command_predict,
-                                                 .options = o,
-                                                 .operands = operands,
-                                                 .n_operands = n,
-                                                 .inputs = &in,
-                                                 .table = o->table.file},
-                       &f, page));
     st = forecast_verdict(&f);
 out:
-    ledger_close(&ledger);
     lk_forecast_fini(&f);
     evidence_fini(&in);
     axis_lists_fini(&lists);

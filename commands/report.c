@@ -4,7 +4,9 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/draw.h"
+#include "commands/forecast_ask.h"
 #include "commands/forecast_page.h"
+#include "commands/ledger.h"
 #include "commands/report_forecast.h"
 #include "commands/report_input.h"
 #include "commands/report_page.h"
@@ -16,6 +18,7 @@ struct options {
     const char *out;
     const char *title;
     int64_t step;
+    const char *ledger;
     struct draw_settings draw;
     const char *log;
 };
@@ -31,6 +34,7 @@ static const struct lk_option rows[] = {
     OPTION("title", title, TEXT, .help = "title of the plots (default: model, hardware and date)"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
            .help = "optimizer step that the timeline shows; -1: the one of median length"),
+    OPTION(LEDGER_OPTION),
     PLOT_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}
@@ -76,6 +80,11 @@ static enum lk_status say_contradictions(const struct report_input *in,
 static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *opt = options;
+    const struct forecast_question question = {.command = &lk_command_report,
+                                               .options = opt,
+                                               .operands = operands,
+                                               .n_operands = n,
+                                               .ledger = opt->ledger};
     enum lk_status st = LK_OK;
     struct report_input *in = NULL;
     struct lk_chart_list list = {0};
@@ -83,7 +92,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
 
     LK_TRY(lk_alloc(&in, 1, sizeof *in));
     LK_TRY(report_input_read(operands, (size_t)n, in));
-    LK_TRY(report_forecast(in));
+    LK_TRY(report_forecast(&question, in, page));
     LK_TRY(report_input_name(in, opt->title));
     in->in.step = opt->step;
     LK_TRY(say_contradictions(in, &contradicted, page));

@@ -2,7 +2,7 @@
 #include "commands/report_forecast.h"
 
 #include "base/array.h"
-#include "commands/forecast_job.h"
+#include "commands/forecast_ask.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -29,7 +29,8 @@ static enum lk_status refuse(struct report_input *r, const char *cluster, enum l
 }
 
 /* Forecast the job on a cluster, and other settings of it on most of the GPUs. */
-static enum lk_status forecast_on(struct report_input *r, const char *job, const char *cluster)
+static enum lk_status forecast_on(const struct forecast_question *q, struct report_input *r,
+                                  struct lk_page *page)
 {
     const char *counts[LK_AXIS_COUNT] = {[LK_AXIS_GPUS] = r->counts};
     const char *most = strrchr(r->counts, ',') + 1;
@@ -37,25 +38,32 @@ static enum lk_status forecast_on(struct report_input *r, const char *job, const
                                            [LK_AXIS_BUCKET_CAP] = REPORT_CAPS,
                                            [LK_AXIS_ACCUMULATION] = REPORT_ACCUMULATIONS};
     size_t at = r->in.n_forecasts;
-    enum lk_status st = forecast_job(job, cluster, counts, false, &r->forecasts[at], NULL);
+    enum lk_status st = forecast_job(q, counts, false, &r->forecasts[at], NULL, page);
 
     if (st != LK_OK)
-        return refuse(r, cluster, st);
-    r->made_on[at] = cluster;
+        return refuse(r, q->cluster, st);
+    r->made_on[at] = q->cluster;
     r->in.n_forecasts++;
-    st = forecast_job(job, cluster, settings, true, &r->settings[at], NULL);
-    return st == LK_OK ? LK_OK : refuse(r, cluster, st);
+    st = forecast_job(q, settings, true, &r->settings[at], NULL, page);
+    return st == LK_OK ? LK_OK : refuse(r, q->cluster, st);
 }
 
-enum lk_status report_forecast(struct report_input *r)
+enum lk_status report_forecast(const struct forecast_question *q, struct report_input *r,
+                               struct lk_page *page)
 {
+    struct forecast_question of = *q;
     const struct report_operands *job = &r->operands[REPORT_JOB];
     const struct report_operands *clusters = &r->operands[REPORT_CLUSTER];
 
     if (!job->n || r->in.n_forecasts)
         return LK_OK;
     list_counts(r->counts, sizeof r->counts);
-    for (size_t i = 0; i < clusters->n; i++)
-        LK_PASS(forecast_on(r, job->names[0], clusters->names[i]));
+    of.job = job->names[0];
+    of.clusters = clusters->names;
+    of.n_clusters = clusters->n;
+    for (size_t i = 0; i < clusters->n; i++) {
+        of.cluster = clusters->names[i];
+        LK_PASS(forecast_on(&of, r, page));
+    }
     return LK_OK;
 }

@@ -25,6 +25,7 @@
 #include "commands/paths.h"
 #include "commands/run_checkpoint.h"
 #include "commands/run_grid.h"
+#include "commands/run_kinds.h"
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
 #include "commands/run_sharding.h"
@@ -321,6 +322,7 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     size_t samples = (size_t)o->train.samples;
     char library[512];
     int most = 0;
+    double kind;
 
     for (size_t i = 0; i < grid->n_points; i++) {
         LK_PASS(run_options_check_fault(o, grid->points[i].config.world_size));
@@ -328,6 +330,7 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
         LK_PASS(run_sharding_check_ranks(o->train.reducer.shard_group,
                                          grid->points[i].config.world_size));
         most = grid->points[i].config.world_size > most ? grid->points[i].config.world_size : most;
+        LK_PASS(run_kind_slowdown(o, 0, grid->points[i].config.world_size, &kind));
     }
     if (o->comm == RUN_COMM_MPI)
         return lk_fail(LK_EUSAGE,

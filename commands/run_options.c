@@ -312,7 +312,12 @@ void lk_command_backends(FILE *out)
     RUN("slow-rank", slow_rank, TEXT,                                                              \
         .help = "RANK:FACTOR, a rank that computes that much slower (timed device)")               \
     REPLAY("slow-rank", slow_rank, TEXT,                                                           \
-           .help = "RANK:FACTOR, a rank that computes that much slower")
+           .help = "RANK:FACTOR, a rank that computes that much slower")                           \
+    REPLAY("gpu", gpu, TEXT, .role = LK_ROLE_CLUSTER,                                              \
+           .help = "cluster or preset whose GPU all ranks have, or kinds in their order, "          \
+                   "4xown+2xdgx-1-v100: each computes as long as predict says")                     \
+    REPLAY("cluster", cluster, TEXT, .role = LK_ROLE_CLUSTER,                                      \
+           .help = "with --gpu: the cluster or preset whose GPU the job's times are of")
 
 #define IN(...)               ROW(struct run_options, __VA_ARGS__),
 #define IN_HEAD(group_, ...)  ROW(struct run_options, __VA_ARGS__, .group = (group_)),

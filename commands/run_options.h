@@ -77,6 +77,7 @@ struct run_options {
     const char *log;
     /* testing */
     const char *slow_rank;
+    const char *gpu, *cluster; /* of a replay: kinds of GPU, and whose the job's times are of */
 };
 
 /* The default of --ssh asks for no password, and ends when a host does not answer. */

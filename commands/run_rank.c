@@ -10,6 +10,7 @@
 #include "commands/command.h"
 #include "commands/run_checkpoint.h"
 #include "commands/run_grid.h"
+#include "commands/run_kinds.h"
 #include "commands/run_signals.h"
 #include "commands/share_gpu.h"
 #include "profiler/analysis/run_set.h"
@@ -465,10 +466,13 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
     struct lk_train_config c;
     enum lk_status st = LK_OK;
     bool told = false;
+    double kind;
 
     lk_log_set_rank(env->rank);
     LK_TRY(share(o, env));
     LK_TRY(run_options_train(o, env->rank, env->world_size, env->local_rank, &c));
+    LK_TRY(run_kind_slowdown(o, env->rank, env->world_size, &kind));
+    c.device_config.slowdown *= kind;
     LK_TRY(choose_directory(&r));
     LK_TRY(prepare_checkpoints(&r, &c));
     LK_TRY(

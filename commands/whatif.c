@@ -6,6 +6,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
+#include "commands/forecast_ask.h"
 #include "commands/forecast_page.h"
 #include "commands/inputs.h"
 #include "commands/ledger.h"
@@ -139,8 +140,14 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     struct axis_lists lists = {0};
     struct evidence_inputs in = {0};
     struct lk_forecast f = {0};
-    struct ledger ledger = {0};
     struct lk_gains c = {0};
+    const struct forecast_question question = {.command = &lk_command_whatif,
+                                               .options = o,
+                                               .operands = operands,
+                                               .n_operands = n,
+                                               .ledger = o->ledger,
+                                               .table = o->table.file,
+                                               .cluster = o->cluster};
 
     if (!o->table.file) {
         LK_TRY(check_no_table(&o->table));
@@ -154,23 +161,12 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                          : evidence_open_job(
                                operands, 1, operands[1],
                                &(struct machine_facts){.measured_on = o->table.measured_on}, &in));
-    LK_TRY(ledger_open(o->ledger, o->table.file ? o->table.file : operands[0], &ledger));
-    in.request.grid.site_factor = ledger.factor;
     lk_progress_begin(0, 1, "forecasting the grid");
-    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f, &c));
+    LK_TRY(forecast_ask(&question, &in, &f, &c, page));
     LK_TRY(forecast_write(&f, o->out, o->csv));
     LK_TRY(print(o, &in.source, &c, &f, page));
-    LK_TRY(ledger_keep(&ledger,
-                       &(struct ledger_question){.command = &lk_command_whatif,
-                                                 .options = o,
-                                                 .operands = operands,
-                                                 .n_operands = n,
-                                                 .inputs = &in,
-                                                 .table = o->table.file},
-                       &f, page));
     st = forecast_verdict(&f);
 out:
-    ledger_close(&ledger);
     lk_gains_fini(&c);
     lk_forecast_fini(&f);
     evidence_fini(&in);

@@ -42,12 +42,13 @@ static const struct lk_member forecast_rows[] = {
     ROW(gradient_bytes, "gradient_bytes", UINT, SPARSE, .help = "bytes of the job's gradients",
         .without = "not known"),
     ROW(job_file, "job_file", TEXT, REQUIRED, .help = "where the job or the table is"),
-    ROW(job_sha256, "job_sha256", TEXT, SPARSE, .help = "SHA-256 of that file",
-        .without = "a folder of runs"),
+    ROW(job_sha256, "job_sha256", TEXT, SPARSE,
+        .help = "SHA-256 of that file; of a folder of runs, of the job file that they make",
+        .without = "not known"),
     ROW(cluster, "cluster", TEXT, SPARSE, .help = "name of the cluster",
         .without = "none was given"),
-    ROW(cluster_sha256, "cluster_sha256", TEXT, SPARSE, .help = "SHA-256 of its file",
-        .without = "a preset's name"),
+    ROW(cluster_sha256, "cluster_sha256", TEXT, SPARSE,
+        .help = "SHA-256 of its file, or a preset's", .without = "none was given"),
     ROW(device, "device", TEXT, SPARSE, .help = "the cluster's GPU", .without = "not known"),
     LK_CONFIG_SIZE_ROWS(struct lk_ledger_forecast, config., 0, "; 0: not known"),
     ROW(config.reduce, "reduce", WORD, SPARSE, .words = &lk_reduction_words,
@@ -118,8 +119,9 @@ const struct lk_record lk_ledger_record = {.size = sizeof(struct lk_ledger_line)
 
 /* ---- The file ---- */
 
+/* Read a line; one that cannot be read is warned of, unless `again`. */
 static enum lk_status read_line(struct lk_ledger *l, const char *name, const char *text,
-                                size_t size)
+                                size_t size, bool again)
 {
     struct lk_ledger_line line;
     enum lk_status st;
@@ -127,7 +129,8 @@ static enum lk_status read_line(struct lk_ledger *l, const char *name, const cha
     LK_PASS(lk_array_grow(&l->lines, &l->capacity, l->n + 1, sizeof *l->lines));
     st = lk_record_load_text(&lk_ledger_record, name, text, size, &line);
     if (st == LK_EPARSE) {
-        lk_log(LK_LOG_MAIN, LK_WARN, "%s; the line is left out", lk_error_text());
+        if (!again)
+            lk_log(LK_LOG_MAIN, LK_WARN, "%s; the line is left out", lk_error_text());
         l->n_damaged++;
         return LK_OK;
     }
@@ -136,15 +139,14 @@ static enum lk_status read_line(struct lk_ledger *l, const char *name, const cha
     return LK_OK;
 }
 
-enum lk_status lk_ledger_read(const char *path, struct lk_ledger *out)
+static enum lk_status read_text(const char *path, const char *text, size_t size, bool again,
+                                struct lk_ledger *out)
 {
     enum lk_status st = LK_OK;
     struct lk_ledger l = {0};
-    char *text = NULL, *name = NULL;
-    size_t size = 0, number = 0;
+    char *name = NULL;
+    size_t number = 0;
 
-    if (lk_file_exists(path))
-        LK_TRY(lk_file_read(path, &text, &size));
     for (size_t at = 0, n; at < size; at += n + 1) {
         const char *end = memchr(text + at, '\n', size - at);
 
@@ -155,14 +157,27 @@ enum lk_status lk_ledger_read(const char *path, struct lk_ledger *out)
         free(name);
         name = NULL;
         LK_TRY(lk_asprintf(&name, "%s, line %zu", path, number));
-        LK_TRY(read_line(&l, name, text + at, n));
+        LK_TRY(read_line(&l, name, text + at, n, again));
     }
     *out = l;
     l = (struct lk_ledger){0};
 out:
     free(name);
-    free(text);
     lk_ledger_fini(&l);
+    return st;
+}
+
+enum lk_status lk_ledger_read(const char *path, struct lk_ledger *out)
+{
+    enum lk_status st = LK_OK;
+    char *text = NULL;
+    size_t size = 0;
+
+    if (lk_file_exists(path))
+        LK_TRY(lk_file_read(path, &text, &size));
+    st = read_text(path, text, size, false, out);
+out:
+    free(text);
     return st;
 }
 
@@ -172,28 +187,6 @@ void lk_ledger_fini(struct lk_ledger *l)
         lk_record_fini(&lk_ledger_record, &l->lines[i]);
     free(l->lines);
     *l = (struct lk_ledger){0};
-}
-
-enum lk_status lk_ledger_append(const char *path, const struct lk_ledger_line *lines, size_t n)
-{
-    enum lk_status st = LK_OK;
-    char *all = NULL, *text = NULL;
-    size_t size = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        free(text);
-        text = NULL;
-        LK_TRY(lk_record_save_text(&lk_ledger_record, &lines[i], &text, &size));
-        while (size && text[size - 1] == '\n')
-            text[--size] = '\0';
-        LK_TRY(lk_text_add(&all, "%s\n", text));
-    }
-    if (all)
-        LK_TRY(lk_file_append(path, all, strlen(all)));
-out:
-    free(text);
-    free(all);
-    return st;
 }
 
 /* ---- Matching ---- */
@@ -246,6 +239,68 @@ const struct lk_ledger_score *lk_ledger_score_of(const struct lk_ledger *l, cons
         if (l->lines[i].score.forecast && !strcmp(l->lines[i].score.forecast, id))
             return &l->lines[i].score;
     return NULL;
+}
+
+/* ---- Appending ---- */
+
+/* Return true if two forecasts of a configuration are the same answer to the same question. Of one
+ * program the interval may differ by its draws, which nobody asks for. */
+static bool is_same(const struct lk_ledger_forecast *a, const struct lk_ledger_forecast *b)
+{
+    return a->step_s == b->step_s && a->level == b->level && a->site_factor == b->site_factor &&
+           same_text(a->job_sha256, b->job_sha256) && same_text(a->cluster, b->cluster) &&
+           same_text(a->cluster_sha256, b->cluster_sha256) &&
+           (same_text(a->program, b->program) || (a->lo_s == b->lo_s && a->hi_s == b->hi_s));
+}
+
+bool lk_ledger_has(const struct lk_ledger *l, const struct lk_ledger_line *line)
+{
+    const struct lk_ledger_forecast *old;
+
+    if (line->score.forecast)
+        return lk_ledger_score_of(l, line->score.forecast) != NULL;
+    old = lk_ledger_newest(l, &line->forecast);
+    return old && is_same(old, &line->forecast);
+}
+
+/* Lines that are to be appended to a ledger. */
+struct more {
+    const char *path;
+    const struct lk_ledger_line *lines;
+    size_t n;
+};
+
+/* Write those lines that the ledger, whose text this is, does not have. */
+static enum lk_status write_new(void *user, const char *text, size_t size, char **out)
+{
+    enum lk_status st = LK_OK;
+    const struct more *m = user;
+    struct lk_ledger l = {0};
+    char *line = NULL;
+    size_t length;
+
+    LK_TRY(read_text(m->path, text, size, true, &l));
+    for (size_t i = 0; i < m->n; i++) {
+        if (lk_ledger_has(&l, &m->lines[i]))
+            continue;
+        free(line);
+        line = NULL;
+        LK_TRY(lk_record_save_text(&lk_ledger_record, &m->lines[i], &line, &length));
+        while (length && line[length - 1] == '\n')
+            line[--length] = '\0';
+        LK_TRY(lk_text_add(out, "%s\n", line));
+    }
+out:
+    free(line);
+    lk_ledger_fini(&l);
+    return st;
+}
+
+enum lk_status lk_ledger_append(const char *path, const struct lk_ledger_line *lines, size_t n)
+{
+    struct more m = {path, lines, n};
+
+    return lk_file_extend(path, write_new, &m);
 }
 
 /* ---- Scores ---- */

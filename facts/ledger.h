@@ -1,7 +1,8 @@
 /*
  * A ledger (forecasts.jsonl) keeps the forecasts that were made of jobs, and what was measured of
  * them since. It has one JSON object a line, which is never changed: a forecast, or the score of an
- * earlier one. Lines are appended by lk_file_append, so processes may share a ledger.
+ * earlier one. Lines are appended by lk_file_extend, so processes may share a ledger, and what two
+ * of them would append at once is in it once.
  *
  *     LK_TRY(lk_ledger_read(path, &ledger));
  *     f = lk_ledger_newest(&ledger, &asked);
@@ -68,7 +69,13 @@ struct lk_ledger {
 /* Read a ledger; one that is not there is empty. LK_EIO. *out is freed by lk_ledger_fini. */
 enum lk_status lk_ledger_read(const char *path, struct lk_ledger *out);
 void lk_ledger_fini(struct lk_ledger *l); /* zeroes it; safe on a zeroed one */
-/* Append n lines, all or none. */
+/*
+ * Return true if the ledger has a line already: a score of the same forecast; or, as the newest
+ * forecast of its configuration, the same estimate of the same program, job, cluster, level and
+ * site's factor, whose draws alone may differ, or of another program the same interval, too.
+ */
+bool lk_ledger_has(const struct lk_ledger *l, const struct lk_ledger_line *line);
+/* Append those of n lines that the ledger does not have, all or none. */
 enum lk_status lk_ledger_append(const char *path, const struct lk_ledger_line *lines, size_t n);
 
 /* Return true if both are of one job on machines that nothing tells apart: the bytes of its

@@ -58,11 +58,12 @@ void ledger_close(struct ledger *l)
 }
 
 enum lk_status ledger_keep(const struct ledger *l, const struct ledger_question *q,
-                           const struct lk_forecast *f, struct lk_page *page)
+                           const struct ledger_answer *v, size_t n, struct lk_page *page)
 {
     (void)l;
     (void)q;
-    (void)f;
+    (void)v;
+    (void)n;
     (void)page;
     return LK_OK;
 }

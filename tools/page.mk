@@ -9,7 +9,7 @@ PAGE_SRC := $(wildcard page/*.c) $(filter-out $(PAGE_LEFT_OUT),$(foreach r,base 
     $(addprefix reports/,cell.c gates.c junit.c markdown.c page.c print.c prometheus.c text_table.c) \
     $(addprefix reports/chart/,axis.c chart.c svg.c svg_marks.c svg_texts.c xml.c) \
     $(wildcard reports/plot/*.c) \
-    $(addprefix commands/,axis_lists.c command.c evidence_inputs.c forecast_page.c inputs.c output.c predict.c start.c whatif.c)
+    $(addprefix commands/,axis_lists.c command.c evidence_inputs.c forecast_ask.c forecast_page.c inputs.c output.c predict.c start.c whatif.c)
 PAGE_OBJ := $(PAGE_SRC:%.c=$(BUILD)/page/%.o)
 
 # WASI has one monotonic clock. Sections of their own let the linker leave out what no command calls.

@@ -497,6 +497,7 @@ static enum lk_status tell_contradictions(struct lk_pipeline *w)
 enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *gains)
 {
     LK_PASS(tell_contradictions(w));
+    LK_PASS(lk_pipeline_note_mixes(w));
     if (w->request->goal) {
         LK_PASS(lk_goal_tell(w, &gains->goal));
         return gains->goal.n_reach ? tell_large_batch(w, gains->goal.fastest) : LK_OK;

@@ -2,6 +2,7 @@
 #include "sim/forecast/forecast.h"
 #include "sim/forecast/pipeline.h"
 
+#include "base/units.h"
 #include "facts/forecast_answer.h"
 #include "sim/prior.h"
 #include "sim/step/volume.h"
@@ -80,6 +81,49 @@ static enum lk_status note_compression(const struct lk_pipeline *w)
         LK_PASS(lk_forecast_note(w->out,
                                  "what a hook's casts and products take is not in the numbers: the "
                                  "cluster does not give device.memory_bandwidth"));
+    return LK_OK;
+}
+
+/* Notes the slowest kind of the GPUs of a point, and the wait for it. */
+static enum lk_status note_mix(const struct lk_pipeline *w, const struct lk_gpu_mix *mix,
+                               const struct lk_forecast_point *p)
+{
+    const struct lk_cluster *own = w->source->cluster;
+    struct lk_gpu_kinds kinds;
+    int slowest = 0, ranks = 0;
+    char wait[32] = "";
+
+    LK_PASS(lk_gpu_kinds_of(w->source->job, own, mix, &kinds));
+    for (int g = 0; g < mix->n; g++)
+        if (kinds.slowness[g] > kinds.slowness[slowest])
+            slowest = g;
+    for (int g = 0; g < mix->n; g++)
+        ranks += kinds.slowness[g] == kinds.slowness[slowest] ? mix->of[g].ranks : 0;
+    if (kinds.slowness[slowest] == 1 || isnan(p->step_s))
+        return LK_OK;
+    lk_units_format(LK_DIM_TIME, p->losses_s[LK_LOSS_STRAGGLER], wait, sizeof wait);
+    return lk_forecast_warn(w->out,
+                            "%d of %d ranks have %s, which computes a sample %.2f times as long as "
+                            "%s: the wait for the "
+                            "last rank is %s of a step of %s.",
+                            ranks, mix->ranks,
+                            mix->of[slowest].gpu ? mix->of[slowest].gpu->gpu : own->gpu,
+                            kinds.slowness[slowest], kinds.fastest ? kinds.fastest->gpu : own->gpu,
+                            wait, lk_units_format(LK_DIM_TIME, p->step_s, (char[32]){0}, 32));
+}
+
+enum lk_status lk_pipeline_note_mixes(const struct lk_pipeline *w)
+{
+    const struct lk_gpu_mix *last = NULL;
+
+    for (size_t i = 0; i < w->n_points; i++) {
+        const struct lk_item *item = &w->all.v[w->points[i].item];
+        const struct lk_gpu_mix *mix = w->all.machines[item->machine].change.mix;
+
+        if (mix && mix != last)
+            LK_PASS(note_mix(w, mix, &w->out->points[i]));
+        last = mix ? mix : last;
+    }
     return LK_OK;
 }
 

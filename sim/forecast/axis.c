@@ -236,6 +236,7 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
         break;
     case NAME:
         s->change.gpu = v->gpu;
+        s->change.mix = v->mix;
         break;
     case SPLIT:
         apply_split(v->text, &s->config);
@@ -288,7 +289,7 @@ bool lk_axis_without_effect(enum lk_axis a, const struct lk_axis_value *v,
 {
     struct lk_scenario with = {.change = *settled};
 
-    if (lk_axis_role(a) == LK_AXIS_SETTING)
+    if (lk_axis_role(a) == LK_AXIS_SETTING || v->mix) /* of a mix some may be taken */
         return false;
     lk_axis_apply(a, v, NULL, &with);
     return !lk_change_equal(&with.change, settled);

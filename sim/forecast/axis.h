@@ -75,6 +75,11 @@
     X(LK_AXIS_SHARDING, "sharding", "sharding", WORD, 0, 0, LK_SHARDING_NAMES)                     \
     X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group", COUNT, 1, 1 << 20,                        \
       "hsdp, local-sgd, diloco: ranks of a group")
+/* What the ranks' GPUs are: what `predict` and `plan` take, too. */
+#define LK_AXIS_GPU_LIST(X)                                                                        \
+    X(LK_AXIS_GPU, "gpu", "gpu", NAME, 0, 0,                                                       \
+      "own, or clusters and presets whose GPU to take; or kinds in the order of the ranks, "       \
+      "4xdgx-a100+2xdgx-1-v100")
 #define LK_AXIS_LIST(X)                                                                            \
     LK_AXIS_RUN_LIST(X)                                                                            \
     X(LK_AXIS_GRAD_DTYPE, "grad-dtype", "grad_dtype", WORD, 0, 0,                                  \
@@ -112,7 +117,7 @@
       "times as far that ranks, nodes and micro-batches differ as they do: 0.5, 2, or x2")         \
     X(LK_AXIS_GPUS_PER_NODE, "gpus-per-node", "gpus_per_node", COUNT, 1, 1 << 20,                  \
       "how the ranks are spread")                                                                  \
-    X(LK_AXIS_GPU, "gpu", "gpu", NAME, 0, 0, "own, or clusters and presets whose GPU to take")     \
+    LK_AXIS_GPU_LIST(X)                                                                            \
     X(LK_AXIS_WITHOUT_RANKS, "without-ranks", "without_ranks", COUNT, 0, 1 << 20,                  \
       "slowest ranks to replace")                                                                  \
     X(LK_AXIS_WITHOUT_NODES, "without-nodes", "without_nodes", COUNT, 0, 1 << 20,                  \
@@ -130,7 +135,8 @@ enum lk_axis { LK_AXIS_LIST(LK_WORD_VALUE) LK_AXIS_COUNT };
 struct lk_axis_value {
     int64_t count;           /* COUNT, SIZE, WORD; PLACE: the rank or node */
     struct lk_scaled number; /* RATE, LINK, TIME, RATIO; PLACE: how many times as long it takes */
-    const struct lk_cluster *gpu;    /* NAME: whose; NULL: own. Set by the caller */
+    const struct lk_cluster *gpu;    /* NAME: whose; NULL: own. Set by the caller, as is */
+    const struct lk_gpu_mix *mix;    /* a mix; NULL: one kind */
     char text[LK_RANK_BATCHES_TEXT]; /* as the user wrote it */
 };
 

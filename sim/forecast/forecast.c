@@ -120,9 +120,26 @@ static enum lk_status leave_out(struct lk_pipeline *w)
                    w->refusal);
 }
 
+/* Returns the cluster whose GPU has least memory of those that a scenario runs on; NULL: the own.
+ */
+static const struct lk_cluster *device_of(const struct lk_pipeline *w, const struct lk_item *i)
+{
+    const struct lk_change *c = &w->all.machines[i->machine].change;
+    const struct lk_cluster *own = w->source->cluster, *least = c->mix ? c->mix->of[0].gpu : c->gpu;
+
+    for (int g = 1; c->mix && g < c->mix->n; g++) {
+        const struct lk_cluster *gpu = c->mix->of[g].gpu;
+
+        if (lk_plan_device_bytes(gpu ? gpu : own, w->request->plan) <
+            lk_plan_device_bytes(least ? least : own, w->request->plan))
+            least = gpu;
+    }
+    return least;
+}
+
 double lk_pipeline_device_bytes(const struct lk_pipeline *w, const struct lk_item *i)
 {
-    const struct lk_cluster *gpu = w->all.machines[i->machine].change.gpu;
+    const struct lk_cluster *gpu = device_of(w, i);
 
     return lk_plan_device_bytes(gpu ? gpu : w->source->cluster, w->request->plan);
 }
@@ -255,7 +272,7 @@ static enum lk_status plan(const struct lk_pipeline *w, planner *with)
         return LK_OK;
     LK_TRY(lk_alloc(&devices, w->n_points, sizeof *devices));
     for (size_t i = 0; i < w->n_points; i++)
-        devices[i] = w->all.machines[w->all.v[w->points[i].item].machine].change.gpu;
+        devices[i] = device_of(w, &w->all.v[w->points[i].item]);
     LK_TRY(with(e->job, e->cluster, w->request->plan, devices, w->out));
 out:
     free(devices);

@@ -198,6 +198,8 @@ enum lk_status lk_goal_tell(const struct lk_pipeline *w, const struct lk_goal_an
 
 /* Say what the points say, and note what they rest on. */
 enum lk_status lk_pipeline_tell(struct lk_pipeline *w, const struct lk_gains *gains);
+/* Note which kinds of a mix of GPUs the others wait for. */
+enum lk_status lk_pipeline_note_mixes(const struct lk_pipeline *w);
 /* Note what the points of a comparison rest on. */
 enum lk_status lk_pipeline_note_gains(const struct lk_pipeline *w);
 /* Write the machine of a point: "inter bandwidth x2, slow rank 3:1.1"; "as it is". */

@@ -90,6 +90,8 @@ static enum lk_status settle_batches(const struct lk_scenarios *w, const struct 
 {
     const struct lk_slowed *slowed = &change->slow_rank;
     struct lk_known_stragglers slow = {0};
+    const struct lk_gpu_mix *mix = change->mix;
+    double *kinds = NULL;
     enum lk_status st = LK_OK;
 
     if (strcmp(c->batches, LK_AXIS_BALANCED) != 0)
@@ -98,19 +100,28 @@ static enum lk_status settle_batches(const struct lk_scenarios *w, const struct 
     if (!w->source->job)
         return lk_fail(LK_EUSAGE, "balanced batches need a job's compute times");
     LK_TRY(lk_known_stragglers_init(&slow, w->source->job, w->source->cluster));
-    LK_TRY(
-        lk_balance(w->source->job, &slow, slowed->factor > 0 ? slowed->at : -1, slowed->factor, c));
+    if (mix) {
+        LK_TRY(lk_alloc(&kinds, (size_t)mix->ranks, sizeof *kinds));
+        LK_TRY(lk_gpu_mix_slowness(w->source->job, w->source->cluster, mix, kinds));
+    }
+    LK_TRY(lk_balance(w->source->job, &slow, slowed->factor > 0 ? slowed->at : -1, slowed->factor,
+                      kinds, c));
 out:
+    free(kinds);
     lk_known_stragglers_fini(&slow);
     return st;
 }
 
-/* Sets what follows from the axes' values: nodes and accumulation. pre: the ranks are set. */
-static enum lk_status settle(const struct lk_scenarios *w, const struct lk_change *change,
-                             bool has_nodes, struct lk_config *c)
+/* Sets what follows from the axes' values: nodes and accumulation, and what the GPUs of a mix are.
+ * pre: the ranks are set. */
+static enum lk_status settle(const struct lk_scenarios *w, struct lk_change *change, bool has_nodes,
+                             struct lk_config *c)
 {
     struct lk_cluster cluster = *w->source->cluster;
 
+    if (change->mix)
+        LK_PASS(lk_gpu_mix_take(w->source->job, &cluster, change->mix, c->world_size, &change->mix,
+                                &change->gpu));
     if (change->gpus_per_node)
         cluster.gpus_per_node = change->gpus_per_node;
     if (c->compression == LK_COMPRESSION_POWERSGD && !c->powersgd_rank)
@@ -132,7 +143,7 @@ enum lk_status lk_scenarios_add(struct lk_scenarios *w, const struct lk_scenario
     struct lk_machine *m;
     size_t *slot;
 
-    i.status = settle(w, &s->change, has_nodes, &settled.config);
+    i.status = settle(w, &settled.change, has_nodes, &settled.config);
     if (i.status != LK_OK && !lk_refuses(i.status))
         return i.status;
     if (i.status != LK_OK)

@@ -1,7 +1,8 @@
 /*
  * Altered copies of clusters and jobs.
  *
- * Divisions: links / points / the GPU / the slowest / known to be slow / the whole.
+ * Divisions: links / points / the GPU / the slowest / known to be slow / the whole. Speeds of GPUs:
+ * sim/step/gpu_mix.c.
  */
 #include "sim/step/altered_cluster.h"
 
@@ -51,7 +52,7 @@ bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
     for (int l = 0; l < LK_LINK_COUNT; l++)
         same = same && scaled_equal(&a->bandwidth_Bps[l], &b->bandwidth_Bps[l]) &&
                scaled_equal(&a->latency_s[l], &b->latency_s[l]);
-    return same && a->gpus_per_node == b->gpus_per_node && a->gpu == b->gpu &&
+    return same && a->gpus_per_node == b->gpus_per_node && a->gpu == b->gpu && a->mix == b->mix &&
            a->without_ranks == b->without_ranks && a->without_nodes == b->without_nodes &&
            slowed_equal(&a->slow_rank, &b->slow_rank) && slowed_equal(&a->slow_link, &b->slow_link);
 }
@@ -161,85 +162,8 @@ static enum lk_status change_network(struct lk_altered *to, const struct lk_clus
 
 /* ---- The GPU ---- */
 
-static enum lk_status rates_known(const struct lk_cluster *c, bool memory)
-{
-    if (!lk_quantity_known(&c->device.flops))
-        return lk_fail(LK_EEVIDENCE,
-                       "cluster %s does not say how fast its GPU (%s) is. Give device.flops in the "
-                       "cluster file",
-                       c->name, c->gpu);
-    if (memory && !lk_quantity_known(&c->device.memory_Bps))
-        return lk_fail(LK_EEVIDENCE,
-                       "cluster %s does not say how fast its GPU's (%s) memory is. Give "
-                       "device.memory_bandwidth in the cluster file",
-                       c->name, c->gpu);
-    return LK_OK;
-}
-
-/* Returns the seconds of a sample by the roofline. */
-static double roofline_s(const struct lk_job *j, const struct lk_cluster_device *d)
-{
-    double sum = 0;
-
-    for (size_t i = 0; i < j->n_layers; i++) {
-        double compute = j->layers[i].flops.value / d->flops.value;
-        double memory = lk_quantity_known(&j->layers[i].bytes)
-                            ? j->layers[i].bytes.value / d->memory_Bps.value
-                            : 0;
-
-        sum += fmax(compute, memory);
-    }
-    return sum;
-}
-
-static bool layers_have_bytes(const struct lk_job *j)
-{
-    for (size_t i = 0; i < j->n_layers; i++)
-        if (lk_quantity_known(&j->layers[i].bytes))
-            return true;
-    return false;
-}
-
-static double ratio(const struct lk_quantity *from, const struct lk_quantity *to)
-{
-    return lk_quantity_known(from) && lk_quantity_known(to) ? from->value / to->value : NAN;
-}
-
-/* New compute time over the old one, and bounds of it. */
-struct speed {
-    double factor, lo, hi;
-};
-
-static enum lk_status gpu_speed(const struct lk_job *j, const struct lk_cluster *from,
-                                const struct lk_cluster *to, struct speed *out)
-{
-    double flops, memory;
-
-    if (!j->n_layers && !lk_quantity_known(&j->flops_per_sample))
-        return lk_fail(LK_EEVIDENCE,
-                       "job %s: nothing says what it computes, so its time on another GPU is not "
-                       "known. The least that would do: flops_per_sample in the job file; better: "
-                       "layers with flops and bytes",
-                       j->name);
-    LK_PASS(rates_known(from, layers_have_bytes(j)));
-    LK_PASS(rates_known(to, layers_have_bytes(j)));
-    flops = ratio(&from->device.flops, &to->device.flops);
-    memory = ratio(&from->device.memory_Bps, &to->device.memory_Bps);
-    if (j->n_layers) {
-        double before = roofline_s(j, &from->device);
-
-        if (!(before > 0))
-            return lk_fail(LK_EEVIDENCE, "job %s: its layers compute nothing", j->name);
-        *out = (struct speed){.factor = roofline_s(j, &to->device) / before};
-        out->lo = out->hi = out->factor;
-    } else {
-        *out = (struct speed){flops, fmin(flops, memory), fmax(flops, memory)};
-    }
-    return LK_OK;
-}
-
 /* Multiplies a time by a factor with bounds. */
-static void scale_between(struct lk_quantity *q, const struct speed *s)
+static void scale_between(struct lk_quantity *q, const struct lk_gpu_speed *s)
 {
     double lo = lk_quantity_known(q) && q->lo <= q->value ? q->lo : q->value;
     double hi = lk_quantity_known(q) && q->hi >= q->value ? q->hi : q->value;
@@ -249,23 +173,33 @@ static void scale_between(struct lk_quantity *q, const struct speed *s)
     q->hi = hi * s->hi;
 }
 
+/* Replaces the GPU; of a mix by its fastest kind, and the optimizer's time by the slowest one's,
+ * which the next step's collectives wait for. */
 static enum lk_status change_gpu(struct lk_altered *to, const struct lk_job *j,
-                                 const struct lk_cluster *from, const struct lk_cluster *gpu)
+                                 const struct lk_cluster *from, const struct lk_change *change)
 {
-    struct speed compute, optimizer;
-    double memory;
+    const struct lk_cluster *gpu = change->gpu;
+    struct lk_gpu_speed compute, optimizer;
+    struct lk_gpu_kinds kinds;
 
-    if (!gpu)
+    if (!gpu && !change->mix)
         return LK_OK;
-    LK_PASS(gpu_speed(j, from, gpu, &compute));
-    memory = ratio(&from->device.memory_Bps, &gpu->device.memory_Bps);
-    /* An optimizer reads and writes each state once or twice: the memory sets its pace. */
-    optimizer = isnan(memory) ? compute : (struct speed){memory, memory, memory};
+    if (change->mix) {
+        LK_PASS(lk_gpu_kinds_of(j, from, change->mix, &kinds));
+        gpu = kinds.fastest;
+    }
+    LK_PASS(lk_gpu_speeds(j, from, gpu, &compute, &optimizer));
+    if (change->mix) {
+        compute = kinds.compute;
+        optimizer = kinds.optimizer;
+    }
     for (size_t i = 0; i < j->n_compute; i++) {
         scale_between(&to->compute[i].forward_s, &compute);
         scale_between(&to->compute[i].backward_s, &compute);
         scale_between(&to->compute[i].optimizer_s, &optimizer);
     }
+    if (!gpu)
+        return LK_OK;
     /* Compute of the cluster's device is now the new one's; that of another stays another's. */
     if (lk_device_same(j->place.device, from->gpu) >= 0)
         to->job.place = (struct lk_place){0};
@@ -440,13 +374,42 @@ static void add_slowed(struct lk_altered *to, const struct lk_slowed *s, bool li
     to->cluster.n_slow++;
 }
 
+/* Makes each rank of a mix that is not of its fastest kind a known straggler, by its kind's compute
+ * times what was known of it, or of its node. */
+static enum lk_status add_kinds(struct lk_altered *to, const struct lk_job *j,
+                                const struct lk_cluster *from, const struct lk_change *change)
+{
+    const struct lk_gpu_mix *mix = change->mix;
+    const struct lk_known_stragglers known = {.list = to->known, .n = to->cluster.n_slow};
+    double factors[LK_GPU_MIX_MAX];
+    int each = to->cluster.gpus_per_node;
+
+    if (!mix)
+        return LK_OK;
+    LK_PASS(lk_gpu_mix_slowness(j, from, mix, factors));
+    for (int r = 0; r < mix->ranks; r++) {
+        double own = lk_known_straggler_rank(&known, r, false);
+
+        if (factors[r] == 1)
+            continue;
+        if (isnan(own))
+            own = lk_known_straggler_node(&known, r / each, false);
+        if (change->slow_rank.factor > 0 && change->slow_rank.at == r)
+            own = change->slow_rank.factor;
+        factors[r] *= isnan(own) ? 1 : own;
+        add_slowed(to, &(struct lk_slowed){r, factors[r]}, false);
+    }
+    return LK_OK;
+}
+
 /* Gives the copy, which has no runs, the stragglers that the runs showed, and the compute of a rank
  * that is not slow. */
 static enum lk_status take_known(struct lk_altered *to, const struct lk_job *j,
-                                 const struct lk_cluster *c)
+                                 const struct lk_cluster *c, const struct lk_gpu_mix *mix)
 {
     LK_PASS(lk_known_stragglers_init(&to->slow, j, c));
-    LK_PASS(lk_alloc(&to->known, to->slow.n + 2, sizeof *to->known));
+    LK_PASS(
+        lk_alloc(&to->known, to->slow.n + 2 + (mix ? (size_t)mix->ranks : 0), sizeof *to->known));
     if (to->slow.n)
         memcpy(to->known, to->slow.list, to->slow.n * sizeof *to->known);
     to->cluster.slow = to->known;
@@ -553,18 +516,19 @@ enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
     LK_TRY(lk_fitted_cluster_init(&to.fitted, c));
     LK_TRY(lk_strdup(&to.source, "a what-if"));
     LK_TRY(copy_lists(&to, j, &to.fitted.cluster));
-    LK_TRY(take_known(&to, j, c));
+    LK_TRY(take_known(&to, j, c, change->mix));
     change_node(&to, change);
     change_overlap(&to, &change->overlap_slowdown);
     change_spread(&to, change->straggler_spread.value);
     LK_TRY(change_network(&to, &to.fitted.cluster, change));
-    LK_TRY(change_gpu(&to, j, c, change->gpu));
+    LK_TRY(change_gpu(&to, j, c, change));
     LK_TRY(replace_slowest(&to, j, false, world_size,
                            replace_known(&to, false, world_size, change->without_ranks),
                            &to.cluster.rank_sd));
     LK_TRY(replace_slowest(&to, j, true, (world_size - 1) / to.cluster.gpus_per_node + 1,
                            replace_known(&to, true, world_size, change->without_nodes),
                            &to.cluster.node_sd));
+    LK_TRY(add_kinds(&to, j, c, change));
     add_slowed(&to, &change->slow_rank, false);
     add_slowed(&to, &change->slow_link, true);
     *out = to;

@@ -8,16 +8,13 @@
  *     struct lk_change change = {.bandwidth_Bps[LK_LINK_INTER] = {2, true}};    twice as fast
  *
  * Network: points measured between nodes (within nodes, for intra) are multiplied by the modelled
- * time on the new links over that on the old ones, so that the model's error stays. GPU: compute
- * times are multiplied by the roofline's time on the new device over that on the old one (sum over
- * layers of max(flops / rate, bytes / memory rate)), so that the share of the device's peak that
- * the old one reached is kept. A job without layers but with flops_per_sample takes the ratio of
- * the rates, and its interval is widened to hold the ratio of the memories' rates. Slowest ranks:
- * they are replaced by ranks like the rest, so that the number of GPUs stays. Ranks that are known
- * to be slow, or that the runs showed to be (sim/step/known_stragglers.h), stay slow in the copies,
- * and are the first to be replaced. Straggler spread: the standard deviations of ranks, nodes,
- * links and micro-batches and the tail's mean excess (facts/straggler.h) are multiplied, those that
- * are assumed, too; how often the tail strikes and which ranks are known to be slow stay.
+ * time on the new links over that on the old ones, so that the model's error stays. GPU, and mixes
+ * of kinds of GPU: sim/step/gpu_mix.h. Slowest ranks: they are replaced by ranks like the rest, so
+ * that the number of GPUs stays. Ranks that are known to be slow, or that the runs showed to be
+ * (sim/step/known_stragglers.h), stay slow in the copies, and are the first to be replaced.
+ * Straggler spread: the standard deviations of ranks, nodes, links and micro-batches and the tail's
+ * mean excess (facts/straggler.h) are multiplied, those that are assumed, too; how often the tail
+ * strikes and which ranks are known to be slow stay.
  */
 #ifndef LK_SIM_STEP_ALTERED_CLUSTER_H
 #define LK_SIM_STEP_ALTERED_CLUSTER_H
@@ -26,6 +23,7 @@
 #include "facts/cluster.h"
 #include "facts/job.h"
 #include "sim/collective/alpha_beta_fit.h"
+#include "sim/step/gpu_mix.h"
 #include "sim/step/known_stragglers.h"
 
 #include <stdbool.h>
@@ -51,18 +49,20 @@ struct lk_change {
     struct lk_scaled node_Bps;                     /* of all network cards of a node together */
     struct lk_scaled latency_s[LK_LINK_COUNT];     /* of a hop */
     int nodes_per_switch;                          /* 0: unchanged */
-    struct lk_scaled oversubscription;     /* of a leaf switch: downlink over uplink bandwidth */
-    struct lk_scaled overlap_slowdown;     /* 1 + gamma_wire (sim/step/step.h) */
-    struct lk_scaled straggler_spread;     /* a factor on the law's deviations and tail */
-    int gpus_per_node;                     /* 0: unchanged; the number of a node's NICs stays */
-    const struct lk_cluster *gpu;          /* the cluster with the new device; NULL: unchanged */
-    int without_ranks, without_nodes;      /* number of the slowest that are replaced */
+    struct lk_scaled oversubscription; /* of a leaf switch: downlink over uplink bandwidth */
+    struct lk_scaled overlap_slowdown; /* 1 + gamma_wire (sim/step/step.h) */
+    struct lk_scaled straggler_spread; /* a factor on the law's deviations and tail */
+    int gpus_per_node;                 /* 0: unchanged; the number of a node's NICs stays */
+    const struct lk_cluster *gpu;      /* the cluster with the new device; NULL: unchanged */
+    const struct lk_gpu_mix *mix;      /* of as many ranks as the forecast has; gpu is NULL, or it
+                                          is NULL */
+    int without_ranks, without_nodes;  /* number of the slowest that are replaced */
     struct lk_slowed slow_rank, slow_link; /* a rank's compute and a node's link, from now on */
 };
 
 /* Return true if nothing is changed. */
 bool lk_change_is_none(const struct lk_change *c);
-/* Return true if all members are equal; gpu is compared as a pointer. */
+/* Return true if all members are equal; gpu and mix are compared as pointers. */
 bool lk_change_equal(const struct lk_change *a, const struct lk_change *b);
 
 /*

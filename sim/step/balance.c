@@ -11,7 +11,7 @@ static const double MOST_TRIES = 1e8; /* ranks looked at in all */
 
 /* Set each rank's slowness, 1 where none is known. */
 static void set_slowness(const struct lk_known_stragglers *slow, const struct lk_config *c, int at,
-                         double factor, double *out)
+                         double factor, const double *kinds, double *out)
 {
     int per_node = (c->world_size + c->nodes - 1) / (c->nodes > 0 ? c->nodes : 1);
 
@@ -20,7 +20,7 @@ static void set_slowness(const struct lk_known_stragglers *slow, const struct lk
 
         if (isnan(own))
             own = lk_known_straggler_node(slow, r / per_node, false);
-        out[r] = r == at ? factor : isnan(own) ? 1 : own;
+        out[r] = (r == at ? factor : isnan(own) ? 1 : own) * (kinds ? kinds[r] : 1);
     }
 }
 
@@ -67,7 +67,7 @@ static enum lk_status set_computes(const struct lk_job *j, int64_t n, double *c)
 }
 
 enum lk_status lk_balance(const struct lk_job *j, const struct lk_known_stragglers *slow, int at,
-                          double factor, struct lk_config *c)
+                          double factor, const double *kinds, struct lk_config *c)
 {
     int64_t samples = (int64_t)(lk_config_samples(c) / c->accumulation), *batch = NULL, *now;
     int n = c->world_size;
@@ -88,7 +88,7 @@ enum lk_status lk_balance(const struct lk_job *j, const struct lk_known_straggle
         LK_TRY(lk_rank_batches_parse(c->batches, &b));
     for (int r = 0; r < n; r++)
         now[r] = *c->batches ? lk_rank_batches_at(&b, r) : c->local_batch;
-    set_slowness(slow, c, at, factor, slowness);
+    set_slowness(slow, c, at, factor, kinds, slowness);
     LK_TRY(set_computes(j, samples + 1, computes));
     deal(slowness, computes, n, samples, batch);
     if (!(longest(slowness, computes, n, batch) < longest(slowness, computes, n, now)))

@@ -137,6 +137,120 @@ START_TEST(the_next_run_scores_a_forecast)
 }
 END_TEST
 
+/* Count a ledger's forecasts on so many GPUs. */
+static size_t count_forecasts(const char *name, int gpus)
+{
+    struct lk_ledger l = read_ledger(name);
+    size_t n = 0;
+
+    for (size_t i = 0; i < l.n; i++)
+        n += l.lines[i].forecast.id && l.lines[i].forecast.config.world_size == gpus;
+    lk_ledger_fini(&l);
+    return n;
+}
+
+#define ON "ethernet-25g-8gpu"
+
+/* What a user may ask, the same of each: the job's settings on two GPUs. */
+static const char *const askings[] = {
+    "predict %s/job " ON " --draws 40 --gpus 2",
+    "whatif %s/job " ON " --gpus 2 --local-batch 8",
+    "plan %s/job " ON
+    " --gpus 2 --local-batch 8 --accumulation 1 --bucket-cap 64KiB --sharding ddp "
+    "--target-throughput 1",
+    "plan %s/job " ON " --narrow 2",
+    "compare %s/job " ON " " ON " --gpus 2 --format json",
+    "report %s/job/job.json " ON " --out %s/report",
+};
+
+static void ask(const char *asking)
+{
+    char line[1024];
+
+    snprintf(line, sizeof line, asking, dir, dir);
+    says(0, NULL, "%s", line);
+}
+
+/* Whoever asks first keeps the forecast, the others find it. */
+START_TEST(a_question_is_kept_once_whoever_asks)
+{
+    struct lk_ledger l;
+
+    copy_job();
+    for (size_t i = 0; i < LK_COUNT(askings); i++) {
+        ask(askings[((size_t)_i + i) % LK_COUNT(askings)]);
+        ck_assert_uint_eq(count_forecasts("job/forecasts.jsonl", 2), 1);
+    }
+    l = read_ledger("job/forecasts.jsonl");
+    ck_assert_uint_eq(strlen(l.lines[0].forecast.cluster_sha256), 64); /* of the preset's file */
+    lk_ledger_fini(&l);
+}
+END_TEST
+
+/* Every command's forecast is scored by the next run, in its sentences and in numbers, and counts
+ * once. */
+START_TEST(whoever_asked_is_scored)
+{
+    struct program run;
+
+    copy_job();
+    ask(askings[_i]);
+    program_run(&run, dir, 0,
+                "replay %s/job/job.json -n 2 --steps 6 --warmup 1 --out %s/run --format json", dir,
+                dir);
+    ck_assert_ptr_nonnull(strstr(run.out, "Last forecast for 2 GPUs"));
+    ck_assert_ptr_nonnull(strstr(run.out, "\"forecast_inside\""));
+    ck_assert_ptr_nonnull(strstr(run.out, "\"forecast_measured_s\""));
+    program_fini(&run);
+    says(0, "\"forecast_inside\"", "analyze %s/run --format json", dir);
+    says(0, "1 of ", "validate --ledger %s/job", dir);
+}
+END_TEST
+
+/* Commands that ask at once keep it once, too: the second to append finds the first one's line. */
+START_TEST(commands_at_once_keep_it_once)
+{
+    enum { AT_ONCE = 4 };
+    struct program p[AT_ONCE];
+
+    copy_job();
+    for (int i = 0; i < AT_ONCE; i++)
+        program_start(&p[i], dir, NULL, NULL, "predict %s/job " ON " --draws 40 --gpus 2,4", dir);
+    for (int i = 0; i < AT_ONCE; i++) {
+        program_wait(&p[i]);
+        ck_assert_int_eq(p[i].code, 0);
+        program_fini(&p[i]);
+    }
+    ck_assert_uint_eq(count_forecasts("job/forecasts.jsonl", 2), 1);
+    ck_assert_uint_eq(count_forecasts("job/forecasts.jsonl", 4), 1);
+}
+END_TEST
+
+/* A run tells machines apart by their GPUs, and by nothing else. */
+START_TEST(a_comparison_is_kept_where_runs_tell_its_machines_apart)
+{
+    copy_job();
+    says(0, "not kept for later runs to score: forecasts on machines",
+         "compare %s/job ethernet-25g-8gpu ethernet-100g-8gpu --gpus 2", dir);
+    ck_assert_uint_eq(count_forecasts("job/forecasts.jsonl", 2), 0);
+    says(0, NULL, "compare %s/job dgx-a100 dgx-h100 --gpus 2", dir);
+    ck_assert_uint_eq(count_forecasts("job/forecasts.jsonl", 2), 2);
+    says(0, NULL, "predict %s/job dgx-h100 --gpus 2", dir); /* whose draws are others */
+    ck_assert_uint_eq(count_forecasts("job/forecasts.jsonl", 2), 2);
+}
+END_TEST
+
+START_TEST(no_command_keeps_where_nobody_wants_it)
+{
+    copy_job();
+    ck_assert_int_eq(setenv("LOCKSTEP_LEDGER", "none", 1), 0);
+    for (size_t i = 0; i < LK_COUNT(askings); i++)
+        ask(askings[i]);
+    ck_assert_int_eq(unsetenv("LOCKSTEP_LEDGER"), 0);
+    ck_assert_uint_eq(count_forecasts("job/forecasts.jsonl", 2), 0);
+}
+END_TEST
+
 START_TEST(a_run_that_was_before_scores_nothing)
 {
     copy_job();
@@ -167,7 +281,8 @@ START_TEST(nothing_is_kept_where_nobody_wants_it)
     says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2 --ledger none", dir);
     says(0, "is not kept",
          "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2 --ledger %s/no/f.jsonl", dir, dir);
-    says(0, NULL, "whatif %s/job ethernet-25g-8gpu --draws 20 --gpus 2 --nic-bandwidth x2", dir);
+    says(0, "not kept for later runs to score: forecasts on a machine that is altered",
+         "whatif %s/job ethernet-25g-8gpu --draws 20 --gpus 2 --nic-bandwidth x2", dir);
     l = read_ledger("job/forecasts.jsonl");
     ck_assert_uint_eq(l.n, 0); /* a machine that nobody has is not kept either */
     lk_ledger_fini(&l);
@@ -238,23 +353,31 @@ START_TEST(schemes_of_jobs_are_kept)
 }
 END_TEST
 
-static void append_text(const char *name, const char *text)
+static enum lk_status copy_lines(void *user, const char *text, size_t size, char **lines)
+{
+    (void)text;
+    (void)size;
+    return lk_strdup(lines, user);
+}
+
+static void append_text(const char *name, char *text)
 {
     char *path = scratch_path(dir, name);
 
-    ck_assert_msg(lk_file_append(path, text, strlen(text)) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_file_extend(path, copy_lines, text) == LK_OK, "%s", lk_error_text());
     free(path);
 }
 
 START_TEST(a_damaged_line_is_left_out)
 {
+    char damaged[] = "{\"schema\": \"lockstep-ledger\", \"version\": 1}\n"
+                     "{\"schema\": \"lockstep-ledger\", \"version\": 9}\n{torn";
     struct lk_ledger l;
     char *text;
 
     copy_job();
     says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2", dir);
-    append_text("job/forecasts.jsonl", "{\"schema\": \"lockstep-ledger\", \"version\": 1}\n"
-                                       "{\"schema\": \"lockstep-ledger\", \"version\": 9}\n{torn");
+    append_text("job/forecasts.jsonl", damaged);
     says(0, "forecasts.jsonl, line 4", "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 4", dir);
     l = read_ledger("job/forecasts.jsonl");
     ck_assert_uint_eq(l.n, 2); /* the new one is not part of the torn line */
@@ -314,12 +437,13 @@ START_TEST(writers_do_not_mix)
 
         ck_assert_int_ge(pid, 0);
         if (!pid) {
-            char line[LINE];
+            char line[LINE + 1];
 
-            memset(line, 'a' + i, sizeof line);
+            memset(line, 'a' + i, LINE);
             line[LINE - 1] = '\n';
+            line[LINE] = '\0';
             for (int k = 0; k < TIMES; k++)
-                if (lk_file_append(path, line, sizeof line) != LK_OK)
+                if (lk_file_extend(path, copy_lines, line) != LK_OK)
                     _exit(1);
             _exit(0);
         }
@@ -343,13 +467,13 @@ END_TEST
 START_TEST(runs_leave_the_ledger)
 {
     struct lk_ledger l;
-
+    char empty[] = "";
     char *job = scratch_path(dir, "job/job.json");
 
     copy_job();
     ck_assert_int_eq(unlink(job), 0);
     free(job);
-    append_text("job/forecasts.jsonl", "");
+    append_text("job/forecasts.jsonl", empty);
     says(0, NULL, "replay " JOB " -n 1 --steps 4 --warmup 1 --out %s/job", dir);
     says(0, NULL, "predict %s/job ethernet-25g-8gpu --draws 20 --gpus 2", dir);
     says(0, NULL, "replay " JOB " -n 1 --steps 4 --warmup 1 --force --out %s/job", dir);
@@ -363,6 +487,11 @@ SUITE(ledger, c)
 {
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_add_test(c, the_next_run_scores_a_forecast);
+    tcase_add_loop_test(c, a_question_is_kept_once_whoever_asks, 0, (int)LK_COUNT(askings));
+    tcase_add_loop_test(c, whoever_asked_is_scored, 0, (int)LK_COUNT(askings));
+    tcase_add_test(c, commands_at_once_keep_it_once);
+    tcase_add_test(c, a_comparison_is_kept_where_runs_tell_its_machines_apart);
+    tcase_add_test(c, no_command_keeps_where_nobody_wants_it);
     tcase_add_test(c, a_run_that_was_before_scores_nothing);
     tcase_add_test(c, the_next_import_scores_a_forecast);
     tcase_add_test(c, nothing_is_kept_where_nobody_wants_it);

@@ -99,7 +99,7 @@ START_TEST(samples_go_to_who_is_done_first)
     struct made m = {0};
 
     make(&m, splits[_i].slowness, splits[_i].ranks);
-    ck_assert_int_eq(lk_balance(&m.job, &m.slow, -1, 1, &c), LK_OK);
+    ck_assert_int_eq(lk_balance(&m.job, &m.slow, -1, 1, NULL, &c), LK_OK);
     ck_assert_str_eq(c.batches, splits[_i].batches);
     ck_assert_double_eq(lk_config_samples(&c), samples);
     ck_assert_int_eq(lk_rank_batches_check(c.batches, c.world_size, c.local_batch), LK_OK);
@@ -126,7 +126,7 @@ START_TEST(no_split_is_better)
     double least = 1e9, own = 0;
 
     make(&m, s, 4);
-    ck_assert_int_eq(lk_balance(&m.job, &m.slow, -1, 1, &c), LK_OK);
+    ck_assert_int_eq(lk_balance(&m.job, &m.slow, -1, 1, NULL, &c), LK_OK);
     ck_assert_int_eq(lk_rank_batches_parse(c.batches, &b), LK_OK);
     for (int r = 0; r < 4; r++)
         own = s[r] * lk_rank_batches_at(&b, r) > own ? s[r] * lk_rank_batches_at(&b, r) : own;
