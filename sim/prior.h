@@ -20,8 +20,7 @@
  * runs on shaped links, of replays and of PyTorch, one rms for each of 9 groups of runs, without
  * those of a slow link or rank; so it counts as MEASURED_SCALE_TESTS back-tests. Over the whole
  * step it is 1.9 %, over what is exposed 71 %. With each group left out in turn intervals over the
- * collectives score 0.238, over the whole step 0.278, over what is exposed 1.295. Those runs
- * carried their collectives from 2 ranks, so that RESCALE_ERROR is part of it.
+ * collectives score 0.238, over the whole step 0.278, over what is exposed 1.295.
  *
  * SCALE_ERROR takes its place where none were measured. It is that of the scaling law, for each
  * doubling of the GPUs, on public data: the last count of a series of three or more is predicted

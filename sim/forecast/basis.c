@@ -32,27 +32,11 @@ double lk_basis_distance(const struct lk_config *at, int anchor_world_size, doub
     return fmin(fabs(log2(times(at, anchor_world_size))), 1 + of_points);
 }
 
-/*
- * Return the share of the scale's error that a forecast has whose collectives were carried over so
- * many doublings. The prior is of forecasts that carried theirs over one or more, and so contains
- * that error; what is measured on as many ranks is not carried.
- */
-static double carried_share(double of_points)
+double lk_basis_scale_error(const struct lk_basis *b, double distance, double cost_sd)
 {
-    double carrying = lk_prior_value(LK_PRIOR_RESCALE_ERROR) /
-                      lk_prior_value(LK_PRIOR_MEASURED_SCALE_ERROR),
-           carried = carrying * fmin(1, of_points);
-
-    return sqrt(1 - carrying * carrying + carried * carried);
-}
-
-double lk_basis_scale_error(const struct lk_basis *b, double distance, double of_points,
-                            double cost_sd)
-{
-    double one =
-        carried_share(of_points) * (isnan(b->options.scale_error)
-                                        ? lk_prior_value(lk_prior_of_scale(b->cluster->n_points))
-                                        : b->options.scale_error);
+    double one = isnan(b->options.scale_error)
+                     ? lk_prior_value(lk_prior_of_scale(b->cluster->n_points))
+                     : b->options.scale_error;
     double all = one * distance, least = one * fmin(1, distance);
 
     return sqrt(fmax(least * least, all * all - cost_sd * cost_sd));

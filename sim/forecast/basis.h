@@ -86,13 +86,10 @@ double lk_basis_runs_draw(const struct lk_basis *b, const struct lk_config *at, 
 double lk_basis_distance(const struct lk_config *at, int anchor_world_size, double of_points);
 /*
  * Return the relative error of the collectives' time at so many doublings from what was measured.
- * of_points: how many of them the collectives themselves were carried over; where none, the error
- * of that is left out. cost_sd: of the logarithm of what is drawn of their cost, which the errors
- * of other jobs contain as well: it is not drawn twice. A doubling's worth is always left, for what
- * is not their cost.
+ * cost_sd: of the logarithm of what is drawn of their cost, which the errors of other jobs contain
+ * as well: it is not drawn twice. A doubling's worth is always left, for what is not their cost.
  */
-double lk_basis_scale_error(const struct lk_basis *b, double distance, double of_points,
-                            double cost_sd);
+double lk_basis_scale_error(const struct lk_basis *b, double distance, double cost_sd);
 /* Return the time of a step's collectives, hidden or not, and at least what ranks add to a step. */
 double lk_basis_shared_s(const struct lk_step_model *m, double alone_s, double step_s);
 /*

@@ -407,8 +407,7 @@ static void draw_all(const struct lk_grid_model *m, const struct anchored *a,
     const struct anchor *anchor = &a->anchor;
     struct lk_step_model step = point->compute->model.step;
     double distance = lk_basis_distance(c, p->anchor_world_size, point->shape->of_points);
-    double scale_error =
-        lk_basis_scale_error(m->basis, distance, point->shape->of_points, point->shape->cost_sd);
+    double scale_error = lk_basis_scale_error(m->basis, distance, point->shape->cost_sd);
     double batch_sd = point->compute->model.batch_sd, alone, shared_s;
     bool grows = grows_from(m, anchor, c);
 

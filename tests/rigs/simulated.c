@@ -175,7 +175,7 @@ static enum lk_status set_scale_error(struct lk_predictor *p, const struct lk_co
     enum lk_status st = LK_OK;
     int anchor = w->anchor.n_runs ? w->anchor.config.world_size : 0, n = p->basis.options.draws;
     struct lk_step_model step = with_own(&w->model.step, w->own_s);
-    double sum = 0, squares = 0, mean, of_points;
+    double sum = 0, squares = 0, mean;
 
     for (int i = 0; i < n && w->model.step.n_colls; i++) {
         double cost = 0;
@@ -189,9 +189,8 @@ static enum lk_status set_scale_error(struct lk_predictor *p, const struct lk_co
     LK_TRY(lk_config_model_costs(&w->model, p->basis.cost));
     LK_TRY(model_mean(p, &step, &mean, NULL));
     w->shared_s = lk_basis_shared_s(&step, lk_basis_alone_s(&step, at->accumulation), mean);
-    of_points = lk_grid_points_distance(p->basis.cluster, at);
     w->scale_error = lk_basis_scale_error(
-        &p->basis, lk_basis_distance(at, anchor, of_points), of_points,
+        &p->basis, lk_basis_distance(at, anchor, lk_grid_points_distance(p->basis.cluster, at)),
         hypot(sqrt(fmax(0, squares - sum * sum / n) / (n - 1)),
               at->sharding != LK_SHARDING_DDP ? lk_prior_value(LK_PRIOR_SHARD_ERROR) : 0));
 out:
