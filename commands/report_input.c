@@ -7,7 +7,6 @@
 #include "commands/inputs.h"
 #include "commands/job_inputs.h"
 #include "facts/forecast.h"
-#include "profiler/analysis/run_times.h"
 #include "profiler/import/import_files.h"
 #include "profiler/import/step_times.h"
 #include "runtime/device/machine.h"
@@ -122,6 +121,37 @@ static enum lk_status take_losses(struct report_input *r, const struct lk_pool *
     return LK_OK;
 }
 
+/* Return what a rank does by itself in a step: all but collectives that it waits for. */
+static double own_s(const struct lk_rank_steps *s, uint32_t number)
+{
+    const struct lk_step *step = lk_rank_step(s, number);
+    struct lk_step_split split;
+
+    if (!step)
+        return NAN;
+    lk_step_split(s, step, NULL, &split);
+    return split.s[LK_PART_FORWARD] + split.s[LK_PART_BACKWARD] + split.s[LK_PART_OPTIMIZER] +
+           split.s[LK_PART_INPUT] + split.s[LK_PART_GAP];
+}
+
+/* Fill the times of all ranks of a run in its steps. */
+static enum lk_status take_ranks(struct report_input *r, const struct lk_run *run)
+{
+    struct lk_step_times *t = &r->times;
+
+    if (!run->n_steps || run->n < 2)
+        return LK_OK;
+    LK_PASS(lk_step_times_init(t, run->n, run->n_steps));
+    memcpy(t->steps, run->steps, run->n_steps * sizeof *t->steps);
+    for (size_t k = 0; k < run->n; k++) {
+        t->ranks[k] = lk_run_rank(run, k);
+        LK_PASS(lk_strdup(&t->hosts[k], run->traces[k].info.host));
+        for (size_t i = 0; i < run->n_steps; i++)
+            t->own_s[k * run->n_steps + i] = own_s(&run->ranks[k], run->steps[i]);
+    }
+    return LK_OK;
+}
+
 /* Analyse the runs and, with a cluster on which their collectives are known, try what its advice
  * would gain. */
 static enum lk_status analyze_with(struct report_input *r)
@@ -149,8 +179,7 @@ static enum lk_status take_runs(struct report_input *r)
     LK_PASS(analyze_with(r));
     LK_PASS(list_measured(r));
     LK_PASS(take_losses(r, &r->analyzed->pools[r->analyzed->n_pools - 1]));
-    if (last->n_steps && last->n > 1)
-        LK_PASS(lk_run_times(last, &r->times));
+    LK_PASS(take_ranks(r, last));
     r->in.traces = last->traces;
     r->in.n_traces = last->n;
     return LK_OK;

@@ -64,10 +64,12 @@ const char *lk_cause_text(enum lk_cause c);
  */
 #define LK_MEASURE_LIST(X)                                                                         \
     X(LK_MEASURE_RATE, "rate", 0.03, 0, "samples a second of all GPUs")                            \
-    X(LK_MEASURE_OWN, "own", 0.06, 0, "the median rank computes, waits for input or its host")     \
+    X(LK_MEASURE_WORK, "work", 0.06, 0, "the median rank computes, or waits for its host")         \
+    X(LK_MEASURE_OWN, "own", 0.06, 0, "the same with its waits for batches, as tables have it")    \
     X(LK_MEASURE_SLOWEST, "slowest", 0.03, 0,                                                      \
-      "this time of the slowest rank over the median's; of copies apart, of their steps")          \
-    X(LK_MEASURE_INPUT, "input", 0.15, 0.03, "ranks wait for their batches")                       \
+      "such a time of the slowest rank over the median's; of copies apart, of their steps")        \
+    X(LK_MEASURE_INPUT, "input", 0.15, 0.03,                                                       \
+      "the rank that waits longest for batches does; others may then wait for it")                 \
     X(LK_MEASURE_GAP, "gap", 0.15, 0.03, "a GPU does nothing, since its host has not launched it") \
     X(LK_MEASURE_WIRE, "wire", 0.15, 0.01, "gradients move, all ranks having arrived")             \
     X(LK_MEASURE_REDUCED, "reduced", 0.03, 0, "times that each gradient is reduced")

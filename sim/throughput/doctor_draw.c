@@ -182,6 +182,7 @@ enum lk_status doctor_predict(const struct doctor *w, const struct doctor_draw *
         return predict_apart(w, d, t, out);
     LK_PASS(step_with_input(w, d, t, is_slow(d, t), &p));
     out[LK_MEASURE_RATE] = rate_of(d, t, p.step_s);
+    out[LK_MEASURE_WORK] = p.own_s;
     out[LK_MEASURE_OWN] = p.own_s + p.input_s;
     out[LK_MEASURE_INPUT] = p.input_s;
     out[LK_MEASURE_GAP] = p.gap_s;

@@ -97,10 +97,11 @@ static bool make_experiment(const struct doctor *w, size_t i, struct lk_experime
     return experiments[i].make(&out->trials[0]);
 }
 
-/* Return true if a run of an experiment tells a measure. */
+/* Return true if a run of an experiment tells a measure. A profile tells own times in parts. */
 static bool tells(const struct lk_experiment *e, enum lk_measure m)
 {
-    return m == LK_MEASURE_RATE || e->profiled || (m == LK_MEASURE_SLOWEST && e->trials[0].apart);
+    return m == LK_MEASURE_RATE || (e->profiled && m != LK_MEASURE_OWN) ||
+           (m == LK_MEASURE_SLOWEST && e->trials[0].apart);
 }
 
 static bool same_trial(const struct lk_trial *a, const struct lk_trial *b)

@@ -162,11 +162,11 @@ END_TEST
 /* The loss is the same in all of these steps of 85 ms; a profile tells them apart, and where it is
  * as it would be with nothing wrong but the loss, the network is slow. Times are ms. */
 static const struct {
-    double own, slowest, input, gap, wire;
+    double work, slowest, input, gap, wire;
     enum lk_cause is;
 } profiles[] = {
     {51, 1.67, 0, 0.5, 1, LK_CAUSE_STRAGGLER},
-    {85, 1.01, 33, 0.5, 1, LK_CAUSE_INPUT},
+    {51, 1.01, 33, 0.5, 1, LK_CAUSE_INPUT},
     {85, 1.01, 0, 34, 1, LK_CAUSE_HOST},
     {51, 1.01, 0, 0.5, 60, LK_CAUSE_NETWORK},
 };
@@ -181,7 +181,7 @@ START_TEST(a_profile_tells)
     d = ask();
     ck_assert_str_eq(d.experiments[0].name, "profile");
     r = add(8, NAN);
-    r->measured[LK_MEASURE_OWN] = profiles[_i].own * 1e-3;
+    r->measured[LK_MEASURE_WORK] = profiles[_i].work * 1e-3;
     r->measured[LK_MEASURE_SLOWEST] = profiles[_i].slowest;
     r->measured[LK_MEASURE_INPUT] = profiles[_i].input * 1e-3;
     r->measured[LK_MEASURE_GAP] = profiles[_i].gap * 1e-3;
