@@ -24,7 +24,7 @@ CHECKS = [
     ("nccl", f["nccl"]["checks"] > 0 and "nccl" not in f["suites"]),
     ("records", f["suites"]["records"]["largest_error"] < 0.01 and f["suites"]["records"]["launches"] == 20000),
     ("ddp", all(0 < v["verify_max_error"] < 0.2 and 5 < v["loss"][0] < 6 for v in f["ddp"].values())),
-    ("shared", set(f["shared"]) == set(f["ddp"]) == {"gpt-nano float32", "gpt-nano bfloat16"}),
+    ("shared", set(f["shared"]) == set(f["ddp"]) == {f"gpt-nano {t}" for t in ("float32", "bfloat16", "float16")}),
     ("job", f["job"]["step_s"] > 0 and f["job"]["preset"] == "dgx-h100"),
     ("power", f["nvml"]["GPU power (W)"]["mean"] == 640 and f["nvml"]["GPU SM clock (MHz)"]["mean"] == 1755),
     ("records", f["records"]["GPU records"] > f["records"]["kernels"] > 100 and f["records"]["dropped"] == 0),
