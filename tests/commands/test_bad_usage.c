@@ -33,7 +33,7 @@ static const struct {
     {"predict " JOB " " CLUSTER " --gpus=eight",                      "--gpus"                                 },
     {"predict " JOB " " CLUSTER " --gpus",                            "--gpus needs a value"                   },
     {"predict " JOB " " CLUSTER " --gpus=8 --gpus=16",                "--gpus is given twice"                  },
-    {"predict " JOB " " CLUSTER " --gpu=8",                           "no option '--gpu'; did you mean"        },
+    {"predict " JOB " " CLUSTER " --gps=8",                           "no option '--gps'; did you mean"        },
     {"predict " JOB " " CLUSTER " " CLUSTER " --gpus=8",              "one operand too many"                   },
     {"predict " JOB " " CLUSTER " --cluster=dgx-a100 --gpus=8",       "two clusters"                           },
     {"predict " JOB " --gpus=8",                                      "which cluster?"                         },

@@ -163,7 +163,7 @@ static const struct {
     {"predict job.json cluster.json", 2, "--gpus"},
     {"predict job.json cluster.json --gpus=0", 2, "gpus"},
     {"predict job.json cluster.json --gpus=two", 2, "gpus"},
-    {"predict job.json cluster.json --gpu=2", 2, "did you mean"},
+    {"predict job.json cluster.json --gps=2", 2, "did you mean"},
     {"predict job.json cluster.json --gpus=2 --cluster=ethernet-25g", 2, "two clusters"},
     {"predict job.json cluster.json --gpus=2 --global-batch=3", 2, "global batch of 3"},
     {"predict job.json cluster.json --gpus=2 --global-batch=8 --accumulation=2", 2, "one or the"},
