@@ -3,10 +3,10 @@
  *
  *     build/bench/accuracy_doctor [CASES [SEED [DRAWS]]]   prints tables in Markdown
  *
- * CASES (default 60) are those of the seeds from SEED (default 100001) on that are cases. The
+ * CASES (default 200) are those of the seeds from SEED (default 1000001) on that are cases. The
  * doctor knows the model's name, the preset and the rates. Its first cause is compared with the
  * planted one, of two rates (1 GPU and all) and of rates at every doubling, before and after the
- * experiment that it names, which is simulated, too. DRAWS (default 80; 0: none) are of each
+ * experiment that it names, which is simulated, too. DRAWS (default 100; 0: none) are of each
  * cause, for what the best possible answer would reach from the rates.
  *
  * Divisions: scores / asking / tables.
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CASES = 60, ROWS_MAX = 16, DOCTOR_DRAWS = 400 };
+enum { CASES = 200, ROWS_MAX = 16, DOCTOR_DRAWS = 400 };
 
 /* ---- Scores ---- */
 
@@ -190,8 +190,8 @@ static uint64_t number(int argc, char **argv, int i, uint64_t otherwise)
 
 int main(int argc, char **argv)
 {
-    enum lk_status st = run((size_t)number(argc, argv, 1, CASES), number(argc, argv, 2, 100001),
-                            (size_t)number(argc, argv, 3, 80));
+    enum lk_status st = run((size_t)number(argc, argv, 1, CASES), number(argc, argv, 2, 1000001),
+                            (size_t)number(argc, argv, 3, 100));
 
     if (st != LK_OK)
         fprintf(stderr, "accuracy_doctor: %s\n", lk_error_text());
