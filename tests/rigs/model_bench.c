@@ -68,9 +68,9 @@ void bench_open(struct bench *b, const char *device, const struct bench_row *r)
 
 void bench_close(struct bench *b)
 {
+    lk_stream_destroy(b->stream); /* first, as work of a refused pass may still run */
     lk_model_destroy(b->model);
     lk_device_free(b->device, b->grads);
-    lk_stream_destroy(b->stream);
     lk_device_close(b->device);
     lk_recorder_destroy(b->recorder);
     free(b->inputs);
