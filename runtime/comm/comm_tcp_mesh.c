@@ -86,14 +86,15 @@ struct mesh {
     size_t n_hosts;
 };
 
-/* Wait for n descriptors in t->polls and the store until the mesh's deadline. */
+/* Wait for n descriptors in t->polls and the store until the mesh's deadline. Behind it the store
+ * asks all ranks, and names the one that does not answer. */
 static enum lk_status wait(struct mesh *m, size_t n)
 {
     int ready;
     enum lk_status st = lk_tcp_poll(m->t, n, m->deadline, &ready);
 
     if (st == LK_OK && !lk_deadline_left_ns(m->deadline))
-        st = lk_store_report(m->t->store, LK_EIO, "the other ranks cannot be connected to");
+        st = lk_store_report(m->t->store, LK_ETIMEOUT, "");
     return st;
 }
 

@@ -12,6 +12,7 @@
 #include "tests/rigs/waits.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,6 +271,49 @@ START_TEST(a_rank_that_dies_before_connections)
 }
 END_TEST
 
+/* Rank 1 listens and is at the rendezvous, but accepts nobody and is silent until the others have
+ * given up, as if it were stopped between the two. */
+static enum lk_status is_silent_before_connections(struct rank *me)
+{
+    atomic_int *given_up = me->ctx;
+    struct lk_store *store = NULL;
+    struct lk_comm *c = NULL;
+    enum lk_status st = LK_OK;
+    char where[64];
+    int fd = -1, port;
+
+    if (me->rank != CULPRIT) {
+        st = rank_open_tcp(me, 0, WAIT_SHORT_NS, &store, &c);
+        atomic_fetch_add(given_up, 1);
+        return st;
+    }
+    LK_TRY(rank_connect(me, &store));
+    LK_TRY(lk_net_listen("127.0.0.1", 0, WORLD, &fd, &port));
+    snprintf(where, sizeof where, "%d 127.0.0.1", port);
+    LK_TRY(lk_store_set(store, "comm 0 rank 1", where, strlen(where) + 1));
+    LK_TRY(lk_store_barrier(store, "the rendezvous of communicator 0"));
+    for (int i = 0; i < 6000 && atomic_load(given_up) < WORLD - 1; i++)
+        usleep(10000);
+out:
+    if (fd >= 0)
+        close(fd);
+    lk_store_close(store);
+    return st;
+}
+
+START_TEST(a_rank_that_is_silent_before_connections)
+{
+    struct rank ranks[RANKS_MAX];
+    atomic_int given_up = 0;
+
+    ranks_run_threads(WORLD, WAIT_PLENTY_NS, is_silent_before_connections, &given_up, ranks);
+    for (int r = 0; r < WORLD; r += 2) {
+        ck_assert_msg(ranks[r].status == LK_ETIMEOUT, "rank %d: %s", r, ranks[r].text);
+        ck_assert_msg(strstr(ranks[r].text, "rank 1 did not answer") != NULL, "%s", ranks[r].text);
+    }
+}
+END_TEST
+
 /* The last rank first makes connections as a stranger: silent and talkative ones, and thieves. */
 static enum lk_status with_strangers(struct rank *me)
 {
@@ -334,5 +378,6 @@ SUITE(comm_failure, c)
     tcase_add_loop_test(c, random_kills, 0, 24);
     tcase_add_test(c, a_rank_that_never_arrives);
     tcase_add_test(c, a_rank_that_dies_before_connections);
+    tcase_add_test(c, a_rank_that_is_silent_before_connections);
     tcase_add_test(c, strangers_are_refused);
 }
