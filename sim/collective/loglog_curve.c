@@ -10,7 +10,7 @@
 
 bool lk_loglog_curve_jumps(const struct lk_loglog_curve *c, size_t i)
 {
-    return c->x[i + 1] - c->x[i] < LK_LOGLOG_SAME && fabs(c->y[i + 1] - c->y[i]) > c->real_fall;
+    return c->x[i + 1] - c->x[i] < LK_LOGLOG_SAME;
 }
 
 static double secant(const struct lk_loglog_curve *c, size_t i)
@@ -49,7 +49,7 @@ enum lk_status lk_loglog_curve_init(struct lk_loglog_curve *c, const double *x, 
 {
     enum lk_status st = LK_OK;
 
-    *c = (struct lk_loglog_curve){.n = n, .real_fall = real_fall};
+    *c = (struct lk_loglog_curve){.n = n};
     LK_TRY(lk_alloc(&c->x, n, sizeof *c->x));
     LK_TRY(lk_alloc(&c->y, n, sizeof *c->y));
     LK_TRY(lk_alloc(&c->slope, n, sizeof *c->slope));

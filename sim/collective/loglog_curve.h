@@ -2,8 +2,9 @@
  * A log-log curve goes through points in logarithms of both axes. It is piecewise cubic and
  * monotone between points (Fritsch and Carlson, "Monotone piecewise cubic interpolation", SIAM J.
  * Numer. Anal. 17, 1980). Where the points fall by little, their non-decreasing fit (base/stats.h)
- * replaces them. Two points of nearly the same x that differ by more are the sides of a jump, as
- * where a library goes to another algorithm: neither side says how steep the other is.
+ * replaces them. Two points of nearly the same x are the sides of a jump, large or small, as where
+ * a library goes to another algorithm: neither side says how steep the other is, and the line
+ * between them says nothing.
  *
  * Collective times over bytes have slope 0 in logarithms at the small end (latency) and 1 at the
  * large end (bandwidth); a straight line between points a factor 4 apart is up to 6 % off there,
@@ -21,7 +22,6 @@ struct lk_loglog_curve {
     size_t n;
     double *x, *y; /* natural logarithms, x ascending */
     double *slope; /* dy/dx at the points */
-    double real_fall;
 };
 
 /*
