@@ -224,7 +224,7 @@ void lk_command_backends(FILE *out)
     RUN("outer-momentum", train.averaging.outer_momentum, REAL, .min = 0, .max = 1,                \
         .fallback = "0.9", .help = "diloco: Nesterov momentum of the outer optimizer")             \
     BOTH("algorithm", algorithm, CHOICE, .choices = algorithms, .fallback = "auto",                 \
-         .help = "of the all-reduce; hierarchical: rings inside hosts and between them")                                                    \
+         .help = "of the all-reduce; hierarchical: rings inside hosts and between them; auto: by size, in replay the job's")                                                    \
     RUN("noise-every", train.reducer.noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
         .help = "steps between measurements of the gradient noise scale; 0: never")                \
     RUN("check-every", train.check_every, INT, .min = 0, .max = 1e9, .fallback = "100",            \
@@ -462,6 +462,8 @@ static enum lk_status take_from_job(struct run_options *o)
     o->reduce = sharding.reduce;
     o->train.reducer.shard_group = sharding.group;
     run_options_take_hook(&job, o);
+    for (int i = 0; !o->algorithm && i < (int)LK_COUNT(offered); i++)
+        o->algorithm = offered[i] == job.algo ? i : o->algorithm;
     if (!o->overlap)
         o->overlap = 1 + (int)job.overlap;
     if (!o->local_batch.n)

@@ -38,6 +38,8 @@
                   .without = "none"),                                                              \
         LK_MEMBER(type, in staleness, "staleness", INT, SPARSE, .max = LK_STALENESS_MAX,           \
                   .help = "steps by which async applies gradients late", .without = "0"),          \
+        LK_MEMBER(type, in algo, "algorithm", WORD, SPARSE, .words = &lk_algo_words,               \
+                  .help = "of the all-reduce, as it was asked for"),                               \
         LK_MEMBER(type, in compression, "compression", WORD, SPARSE,                               \
                   .words = &lk_compression_words, .help = "communication hook of gradients"),      \
         LK_MEMBER(type, in powersgd_rank, "powersgd_rank", INT, SPARSE,                            \

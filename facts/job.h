@@ -135,9 +135,10 @@ struct lk_job {
     enum lk_reduction reduce;        /* the micro-batches whose gradients are reduced */
     enum lk_overlap_mode overlap;    /* of collectives with compute, in all runs */
     enum lk_sharding sharding;       /* what ranks divide, in all runs of several */
-    int shard_group;                 /* as lk_config's, as the next four */
+    int shard_group;                 /* as lk_config's, as the next five */
     int averaging_period;
     int staleness;
+    enum lk_algo algo;
     enum lk_compression compression;
     int powersgd_rank;
     int tensor_parallel,

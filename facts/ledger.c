@@ -217,7 +217,6 @@ static bool same_config(const struct lk_config *a, const struct lk_config *b)
         x.cap_bytes = y.cap_bytes;
     if (!x.nodes || !y.nodes)
         x.nodes = y.nodes;
-    x.algo = y.algo;
     return lk_config_equal(&x, &y);
 }
 

@@ -58,6 +58,7 @@ static const struct lk_member info_rows[] = {
     ROW(no_sync, BOOL, REQUIRED, .help = "gradients are reduced on the last micro-batch alone"),
     ROW(overlap, WORD, SPARSE, .words = &lk_overlap_mode_words,
         .help = "asked for, of collectives with compute"),
+    ROW(algorithm, WORD, SPARSE, .words = &lk_algo_words, .help = "asked for, of the all-reduce"),
     ROW(compression, WORD, SPARSE, .words = &lk_compression_words,
         .help = "communication hook of gradients"),
     ROW(powersgd_rank, INT, SPARSE, .max = LK_POWERSGD_RANK_MAX,

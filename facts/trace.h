@@ -71,8 +71,9 @@ struct lk_run_info {
     bool no_sync;                             /* all-reduce only after the last micro-batch */
     enum lk_overlap_mode overlap;             /* that was asked for, of collectives with compute */
     enum lk_sharding sharding;                /* what ranks divide */
-    int shard_group; /* ranks that share one copy (LK_SHARERS_GROUP); 0: all */
-    bool scatter;    /* without no_sync: groups all-reduce after the last micro-batch only */
+    int shard_group;        /* ranks that share one copy (LK_SHARERS_GROUP); 0: all */
+    bool scatter;           /* without no_sync: groups all-reduce after the last micro-batch only */
+    enum lk_algo algorithm; /* of the all-reduce, that was asked for */
     enum lk_compression compression; /* communication hook of gradients */
     int powersgd_rank;               /* POWERSGD: of the factors */
     int period;                      /* of schemes that average parameters: steps */

@@ -278,6 +278,7 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.overlap = info->overlap;
     out->config.averaging_period = info->period;
     out->config.staleness = info->staleness;
+    out->config.algo = info->algorithm;
     out->config.compression = info->compression;
     out->config.powersgd_rank = info->powersgd_rank;
     out->config.first_bytes = info->first_bytes;
@@ -368,11 +369,12 @@ static bool same_scheme(const struct lk_config *a, const struct lk_config *b)
 {
     return a->sharding == b->sharding && a->shard_group == b->shard_group &&
            a->averaging_period == b->averaging_period && a->staleness == b->staleness &&
-           a->compression == b->compression && a->powersgd_rank == b->powersgd_rank;
+           a->algo == b->algo && a->compression == b->compression &&
+           a->powersgd_rank == b->powersgd_rank;
 }
 
-/* Take the sharding, the averaging and the hook that all runs of several ranks have; where they
- * differ, the job has none. One rank divides and sends nothing: it has the job's. */
+/* Take the sharding, the averaging, the algorithm and the hook that all runs of several ranks have;
+ * where they differ, the job has none. One rank divides and sends nothing: it has the job's. */
 static void set_scheme(struct lk_job *j)
 {
     const struct lk_config *first = NULL;
@@ -391,6 +393,7 @@ static void set_scheme(struct lk_job *j)
         j->shard_group = first->shard_group;
         j->averaging_period = first->averaging_period;
         j->staleness = first->staleness;
+        j->algo = first->algo;
         j->compression = first->compression;
         j->powersgd_rank = first->powersgd_rank;
     }
@@ -403,6 +406,7 @@ static void set_scheme(struct lk_job *j)
         c->shard_group = j->shard_group;
         c->averaging_period = j->averaging_period;
         c->staleness = j->staleness;
+        c->algo = j->algo;
         c->compression = j->compression;
         c->powersgd_rank = j->powersgd_rank;
     }

@@ -26,7 +26,7 @@ static bool same_configuration(const struct lk_run *x, const struct lk_run *y)
 
     return a->world_size == b->world_size && lk_run_info_same_batches(a, b) &&
            a->accumulation == b->accumulation && a->no_sync == b->no_sync &&
-           a->overlap == b->overlap && a->sharding == b->sharding &&
+           a->overlap == b->overlap && a->algorithm == b->algorithm && a->sharding == b->sharding &&
            a->shard_group == b->shard_group && a->scatter == b->scatter;
 }
 

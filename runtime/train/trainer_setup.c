@@ -519,6 +519,7 @@ static enum lk_status fill(const struct trainer *t, const struct lk_train_config
     if (lk_averaging_is_on(&c->averaging))
         info->period = c->averaging.period;
     info->staleness = c->reducer.staleness;
+    info->algorithm = c->reducer.algo;
     info->compression = c->hook.compression;
     if (info->compression == LK_COMPRESSION_POWERSGD)
         info->powersgd_rank = c->hook.powersgd_rank;

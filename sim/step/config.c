@@ -35,6 +35,7 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .shard_group = j->shard_group,
                               .averaging_period = j->averaging_period,
                               .staleness = j->staleness,
+                              .algo = j->algo,
                               .compression = j->compression,
                               .powersgd_rank = j->powersgd_rank,
                               .first_bytes = j->first_bytes,

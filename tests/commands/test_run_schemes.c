@@ -110,6 +110,7 @@ static const struct {
      1,
      "........",
      {.sharding = LK_SHARDING_ASYNC, .staleness = 2}},
+    {"--algorithm=tree", 4 * (MATRICES + BIASES), 1, "........", {.algo = LK_ALGO_TREE}},
 };
 
 START_TEST(a_run_says_what_it_exchanges)
@@ -139,6 +140,7 @@ START_TEST(a_run_says_what_it_exchanges)
     ck_assert_int_eq(current.sharding, runs[_i].config.sharding);
     ck_assert_int_eq(current.averaging_period, runs[_i].config.averaging_period);
     ck_assert_int_eq(current.staleness, runs[_i].config.staleness);
+    ck_assert_int_eq(current.algo, runs[_i].config.algo);
     ck_assert(lk_config_same_scheme(&current, &job.runs[0].config));
     ck_assert_uint_eq(job.n_collectives, 0);
     ck_assert_uint_eq(job.tensors[0].rows, 16);
@@ -266,16 +268,21 @@ static const struct {
     uint64_t bytes; /* of gradients in the last step */
     int period;     /* of averaging */
     int staleness;
-} taken[] = {{"--compression=bf16", "", 2 * (MATRICES + BIASES), 0, 0},
-             {"--compression=bf16", "--compression=none", 4 * (MATRICES + BIASES), 0, 0},
-             {"--sharding=local-sgd --period=2", "", 0, 2, 0},
-             {"--sharding=local-sgd --period=2", "--sharding=ddp", 4 * (MATRICES + BIASES), 0, 0},
-             {"--sharding=async --staleness=2", "", 4 * (MATRICES + BIASES), 0, 2},
-             {"--sharding=async", "--sharding=ddp", 4 * (MATRICES + BIASES), 0, 0},
-             {"", "--sharding=async", 4 * (MATRICES + BIASES), 0, 1},
-             {"", "--sharding=async --staleness=3", 4 * (MATRICES + BIASES), 0, 3},
-             {"--compression=powersgd --powersgd-start=2 --powersgd-min-rate=1",
-              "--powersgd-start=2 --powersgd-min-rate=1", 4 * (FACTORS + BIASES), 0, 0}};
+    enum lk_algo algo; /* of the all-reduce */
+} taken[] = {
+    {"--compression=bf16", "", 2 * (MATRICES + BIASES), 0, 0, LK_ALGO_AUTO},
+    {"--compression=bf16", "--compression=none", 4 * (MATRICES + BIASES), 0, 0, LK_ALGO_AUTO},
+    {"--sharding=local-sgd --period=2", "", 0, 2, 0, LK_ALGO_AUTO},
+    {"--sharding=local-sgd --period=2", "--sharding=ddp", 4 * (MATRICES + BIASES), 0, 0,
+     LK_ALGO_AUTO},
+    {"--sharding=async --staleness=2", "", 4 * (MATRICES + BIASES), 0, 2, LK_ALGO_AUTO},
+    {"--sharding=async", "--sharding=ddp", 4 * (MATRICES + BIASES), 0, 0, LK_ALGO_AUTO},
+    {"", "--sharding=async", 4 * (MATRICES + BIASES), 0, 1, LK_ALGO_AUTO},
+    {"", "--sharding=async --staleness=3", 4 * (MATRICES + BIASES), 0, 3, LK_ALGO_AUTO},
+    {"--compression=powersgd --powersgd-start=2 --powersgd-min-rate=1",
+     "--powersgd-start=2 --powersgd-min-rate=1", 4 * (FACTORS + BIASES), 0, 0, LK_ALGO_AUTO},
+    {"--algorithm=tree", "", 4 * (MATRICES + BIASES), 0, 0, LK_ALGO_TREE},
+    {"--algorithm=tree", "--algorithm=ring", 4 * (MATRICES + BIASES), 0, 0, LK_ALGO_RING}};
 
 START_TEST(a_replay_does_as_the_job)
 {
@@ -293,8 +300,48 @@ START_TEST(a_replay_does_as_the_job)
     ck_assert_uint_eq(bytes_of(&t, 3, true, &n), taken[_i].bytes);
     ck_assert_int_eq(job.averaging_period, taken[_i].period);
     ck_assert_int_eq(job.staleness, taken[_i].staleness);
+    ck_assert_int_eq(job.algo, taken[_i].algo);
     lk_trace_fini(&t);
     lk_job_fini(&job);
+}
+END_TEST
+
+/* A run corrects the forecast of its own algorithm, and not that of another: asked for in words, it
+ * is the current configuration, with the time that was measured. */
+START_TEST(a_run_is_of_its_algorithm)
+{
+    static const char *const asked[] = {
+        "predict %1$s/run %1$s/here.json --gpus=2 --anyway --csv=%1$s/csv",
+        "whatif %1$s/run %1$s/here.json --gpus=2 --anyway "
+        "--algorithm=tree --csv=%1$s/csv"};
+    char measured[2][64] = {"", ""};
+    struct program p;
+
+    train(STEPS, "--algorithm=tree");
+    program_run(&p, scratch_dir, 0,
+                "calibrate -n2 --sizes=4KiB --repetitions=3 --budget=1s --no-overlap "
+                "--no-colocation --out=%s/here.json",
+                scratch_dir);
+    program_fini(&p);
+    for (size_t i = 0; i < LK_COUNT(asked); i++) {
+        char *csv, *at;
+        size_t column = 0;
+
+        program_run(&p, scratch_dir, 0, asked[i], scratch_dir);
+        program_fini(&p);
+        csv = scratch_read(scratch_dir, "csv");
+        at = strstr(csv, "measured_step_s");
+        ck_assert_msg(at != NULL, "%s", csv);
+        for (const char *c = csv; c < at; c++)
+            column += *c == ',';
+        at = strchr(csv, '\n');
+        for (; column > 0; column--)
+            at = strchr(at + 1, ',');
+        snprintf(measured[i], sizeof measured[i], "%.*s", (int)strcspn(at + 1, ",\n"), at + 1);
+        ck_assert_msg(strtod(measured[i], NULL) > 0, "%s: no time of the run: %s", asked[i], csv);
+        free(csv);
+    }
+    ck_assert_str_eq(measured[0], measured[1]);
 }
 END_TEST
 
@@ -394,6 +441,7 @@ SUITE(run_schemes, tc)
     tcase_add_test(tc, skipped_steps_are_said);
     tcase_add_test(tc, the_rate_grows_over_an_epoch);
     tcase_add_loop_test(tc, a_replay_has_the_words, 0, 4);
+    tcase_add_test(tc, a_run_is_of_its_algorithm);
     tcase_add_loop_test(tc, plain_steps_that_are_measured_are_counted, 0, LK_COUNT(early));
     tcase_add_loop_test(tc, a_replay_does_as_the_job, 0, LK_COUNT(taken));
     tcase_add_test(tc, late_gradients_are_in_the_trace);
