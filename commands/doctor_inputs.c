@@ -1,4 +1,5 @@
-/* What `lockstep doctor` is told. Divisions: the job / the machine / rows / rates / runs / results.
+/* This file reads the evidence of `lockstep doctor`. Divisions: the job / the machine / rows /
+ * rates / runs / results.
  */
 #include "base/array.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-/* What runs tell the doctor; see doctor_measures.h. */
+/* Runs become measures for the doctor; see doctor_measures.h. */
 #include "commands/doctor_measures.h"
 
 #include "base/array.h"

@@ -1,5 +1,5 @@
-/* What a run, or a table of its ranks' times, tells the doctor (sim/throughput/doctor.h), by the
- * analysis that `analyze` prints. */
+/* A run, or a table of its ranks' times, becomes measures for the doctor (sim/throughput/doctor.h)
+ * by the analysis that `analyze` prints. */
 #ifndef LK_COMMANDS_DOCTOR_MEASURES_H
 #define LK_COMMANDS_DOCTOR_MEASURES_H
 

@@ -26,7 +26,7 @@
 struct evidence_inputs;
 struct lk_command;
 
-/* What a user asked; all is borrowed. */
+/* A user's question; all is borrowed. */
 struct forecast_question {
     const struct lk_command *command;
     const void *options; /* of the command */
@@ -36,10 +36,17 @@ struct forecast_question {
     const char *table;   /* the file of a table of throughputs; NULL: of a job */
     const char *job;     /* its file or folder; NULL: the first operand, without a table */
     const char *cluster; /* a file or a preset; NULL: the operand behind the job, or none */
-    /* Of several machines, each with its own forecast: all their clusters; else NULL. */
+    /* All clusters, where each of several machines has its own forecast; else NULL. */
     const char *const *clusters;
     size_t n_clusters;
 };
+
+/* The question of a command's run. o: its options, with the members ledger, table and cluster. */
+#define FORECAST_QUESTION(of, o, words, n_words)                                                   \
+    {                                                                                              \
+        .command = &(of), .options = (o), .operands = (words), .n_operands = (n_words),            \
+        .ledger = (o)->ledger, .table = (o)->table.file, .cluster = (o)->cluster                   \
+    }
 
 /* Return the job's file or folder, or the table; and the cluster's name, NULL: none was given. */
 const char *forecast_question_job(const struct forecast_question *q);

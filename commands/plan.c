@@ -272,13 +272,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                                                   .seed = (uint64_t)o->seed,
                                                   .anyway = o->anyway,
                                                   .progress = show_progress}};
-    const struct forecast_question question = {.command = &lk_command_plan,
-                                               .options = o,
-                                               .operands = operands,
-                                               .n_operands = n,
-                                               .ledger = o->ledger,
-                                               .table = o->table.file,
-                                               .cluster = o->cluster};
+    const struct forecast_question question = FORECAST_QUESTION(lk_command_plan, o, operands, n);
     struct lk_goal goal;
     struct lk_plan_request plan;
     struct lk_forecast f = {0};

@@ -197,13 +197,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
                                         .overlap_slowdown = o->overlap_slowdown,
                                         .slow_ranks = o->slow_rank,
                                         .slow_links = o->slow_link};
-    const struct forecast_question question = {.command = &lk_command_predict,
-                                               .options = o,
-                                               .operands = operands,
-                                               .n_operands = n,
-                                               .ledger = o->ledger,
-                                               .table = o->table.file,
-                                               .cluster = o->cluster};
+    const struct forecast_question question = FORECAST_QUESTION(lk_command_predict, o, operands, n);
     struct lk_forecast f = {0};
 
     LK_TRY(check(o, operands, n));

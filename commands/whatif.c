@@ -141,13 +141,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     struct evidence_inputs in = {0};
     struct lk_forecast f = {0};
     struct lk_gains c = {0};
-    const struct forecast_question question = {.command = &lk_command_whatif,
-                                               .options = o,
-                                               .operands = operands,
-                                               .n_operands = n,
-                                               .ledger = o->ledger,
-                                               .table = o->table.file,
-                                               .cluster = o->cluster};
+    const struct forecast_question question = FORECAST_QUESTION(lk_command_whatif, o, operands, n);
 
     if (!o->table.file) {
         LK_TRY(check_no_table(&o->table));

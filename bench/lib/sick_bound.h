@@ -1,4 +1,5 @@
-/* What an answer about planted causes could reach that knew how they are drawn (bench/lib/sick.h).
+/* The bound is how often an answer about planted causes is right that knows how they are drawn
+ * (bench/lib/sick.h).
  */
 #ifndef LK_BENCH_LIB_SICK_BOUND_H
 #define LK_BENCH_LIB_SICK_BOUND_H

@@ -237,7 +237,7 @@ static enum lk_status make_params(struct replay *r)
 
         p->name = t->name;
         p->elems = (size_t)((t->elems * lk_dtype_bytes(t->dtype) + 3) / 4);
-        /* Of gradients of two bytes a row has half the elements, of four bytes. */
+        /* A row of gradients of two bytes has half the elements, of four bytes. */
         p->rows = (size_t)lk_tensor_rows(t, has_shapes);
         if (p->rows && p->elems % p->rows)
             p->rows = 0;

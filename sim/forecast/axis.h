@@ -75,7 +75,7 @@
     X(LK_AXIS_SHARDING, "sharding", "sharding", WORD, 0, 0, LK_SHARDING_NAMES)                     \
     X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group", COUNT, 1, 1 << 20,                        \
       "hsdp, local-sgd, diloco: ranks of a group")
-/* What the ranks' GPUs are: what `predict` and `plan` take, too. */
+/* The ranks' GPUs, which `predict` and `plan` take, too. */
 #define LK_AXIS_GPU_LIST(X)                                                                        \
     X(LK_AXIS_GPU, "gpu", "gpu", NAME, 0, 0,                                                       \
       "own, or clusters and presets whose GPU to take; or kinds in the order of the ranks, "       \

@@ -42,7 +42,7 @@ enum lk_status lk_gpu_speeds(const struct lk_job *j, const struct lk_cluster *fr
                              const struct lk_cluster *to, struct lk_gpu_speed *out_compute,
                              struct lk_gpu_speed *out_optimizer);
 
-/* What the kinds of a mix are to a job. */
+/* The speeds of a mix's kinds on a job. */
 struct lk_gpu_kinds {
     const struct lk_cluster *fastest;  /* NULL: the own GPU */
     int n_fastest;                     /* ranks of the fastest kind */

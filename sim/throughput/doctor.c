@@ -9,7 +9,8 @@
 /* A GPU reaches PEAK_SHARE of its peak, known to PEAK_SD (of ln): between training in full
  * precision and large multiplications in bfloat16. Assumed. */
 static const double PEAK_SHARE = 0.2, PEAK_SD = 0.7;
-/* What makes the step of the most GPUs longer by less is no cause of anything that one asks for. */
+/* A cause that makes the step of the most GPUs longer by less explains nothing that one asks for.
+ */
 static const double LEAST_EFFECT = 0.05;
 /* Who asks has seen a loss: it is as many times as likely that a job loses nothing to scaling, with
  * nothing wrong, as that it is asked of with a loss. Assumed. */

@@ -238,7 +238,7 @@ enum lk_status doctor_draw_meet(const struct doctor *w, struct doctor_draw *d)
     double rate = w->least->measured[LK_MEASURE_RATE] * exp(d->noise);
     double step_s = d->batch * lk_config_samples(&t->config) / rate;
 
-    /* What loads beside the step is all that one sees of it. */
+    /* Only batches that load beside the step are seen in it. */
     LK_PASS(find_compute(w, d, step_s * (1 - d->share)));
     if (d->share > 0)
         d->sample_s = (d->hidden ? 1 : d->share) * step_s / samples_of_rank(d, &t->config);

@@ -151,7 +151,7 @@ static size_t count_forecasts(const char *name, int gpus)
 
 #define ON "ethernet-25g-8gpu"
 
-/* What a user may ask, the same of each: the job's settings on two GPUs. */
+/* Each command is asked for the job's own settings on two GPUs. */
 static const char *const askings[] = {
     "predict %s/job " ON " --draws 40 --gpus 2",
     "whatif %s/job " ON " --gpus 2 --local-batch 8",

@@ -33,34 +33,45 @@ static void count_unit(void *ctx)
     lk_sleep_until_ns(lk_monotonic_ns() + 20000);
 }
 
-static enum lk_status probe_collectives(struct rank *me)
+/* Collectives to be probed, and what each rank measured. */
+struct asked {
+    struct lk_probe_collectives_config config;
+    struct lk_probe_rows rows[RANKS_MAX];
+};
+
+static const enum lk_dtype float32[] = {LK_F32};
+#define LISTS(c, a, b)                                                                             \
+    .colls = (c), .n_colls = LK_COUNT(c), .algos = (a), .n_algos = LK_COUNT(a), .bytes = (b),      \
+    .n_bytes = LK_COUNT(b), .dtypes = float32, .n_dtypes = 1
+
+static enum lk_status probe(struct rank *me)
 {
-    static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_ALL_GATHER, LK_BARRIER};
-    static const enum lk_algo algos[] = {LK_ALGO_RING, LK_ALGO_TREE};
-    static const uint64_t bytes[] = {4, 1000, 4096};
-    static const enum lk_dtype dtypes[] = {LK_F32};
-    struct results *results = me->ctx;
-    struct lk_probe_collectives_config config = {.colls = colls,
-                                                 .n_colls = LK_COUNT(colls),
-                                                 .algos = algos,
-                                                 .n_algos = LK_COUNT(algos),
-                                                 .bytes = bytes,
-                                                 .n_bytes = LK_COUNT(bytes),
-                                                 .dtypes = dtypes,
-                                                 .n_dtypes = LK_COUNT(dtypes),
-                                                 .effort.repetitions = REPETITIONS,
-                                                 .effort.warmup = WARMUP,
-                                                 .burst_s = 0.0005};
+    struct asked *asked = me->ctx;
     struct lk_store *store = NULL;
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
     LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
-    LK_TRY(lk_probe_collectives(c, &config, &results->rows[me->rank]));
+    LK_TRY(lk_probe_collectives(c, &asked->config, &asked->rows[me->rank]));
 out:
     lk_comm_close(c);
     lk_store_close(store);
     return st;
+}
+
+static void ask(int world, struct asked *asked)
+{
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_threads(world, plenty_ns, probe, asked, ranks);
+    for (int r = 0; r < world; r++)
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+}
+
+static void asked_fini(struct asked *asked)
+{
+    for (int r = 0; r < RANKS_MAX; r++)
+        lk_probe_rows_fini(&asked->rows[r]);
 }
 
 static void check_row(const struct lk_probe_row *a, const struct lk_probe_row *b)
@@ -92,59 +103,28 @@ START_TEST(collectives)
         {LK_ALL_GATHER, LK_ALGO_RING, 996},  {LK_ALL_GATHER, LK_ALGO_RING, 4092},
         {LK_BARRIER, LK_ALGO_TREE, 0},
     };
-    struct results *results = calloc(1, sizeof *results);
-    struct rank ranks[RANKS_MAX];
+    static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_ALL_GATHER, LK_BARRIER};
+    static const enum lk_algo algos[] = {LK_ALGO_RING, LK_ALGO_TREE};
+    static const uint64_t bytes[] = {4, 1000, 4096};
+    struct asked asked = {.config = {LISTS(colls, algos, bytes), .effort.repetitions = REPETITIONS,
+                                     .effort.warmup = WARMUP, .burst_s = 0.0005}};
     size_t found = 0;
 
-    ranks_run_threads(WORLD, plenty_ns, probe_collectives, results, ranks);
-    for (int r = 0; r < WORLD; r++) {
-        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
-        ck_assert_uint_eq(results->rows[r].n, 2 * LK_COUNT(want));
-    }
-    for (size_t i = 0; i < results->rows[0].n; i++) {
-        const struct lk_probe_row *row = &results->rows[0].row[i];
+    ask(WORLD, &asked);
+    for (int r = 0; r < WORLD; r++)
+        ck_assert_uint_eq(asked.rows[r].n, 2 * LK_COUNT(want));
+    for (size_t i = 0; i < asked.rows[0].n; i++) {
+        const struct lk_probe_row *row = &asked.rows[0].row[i];
 
-        check_row(row, &results->rows[1].row[i]);
+        check_row(row, &asked.rows[1].row[i]);
         for (size_t w = 0; w < LK_COUNT(want); w++)
             found += want[w].coll == row->coll && want[w].algo == row->algo &&
                      want[w].bytes == row->bytes;
     }
     ck_assert_uint_eq(found, 2 * LK_COUNT(want));
-    for (int r = 0; r < WORLD; r++)
-        lk_probe_rows_fini(&results->rows[r]);
-    free(results);
+    asked_fini(&asked);
 }
 END_TEST
-
-/* What is asked of AUTO's sizes, and of a budget that is over at once. */
-static enum lk_status probe_auto(struct rank *me)
-{
-    static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_BROADCAST};
-    static const enum lk_algo algos[] = {LK_ALGO_AUTO, LK_ALGO_RING};
-    static const uint64_t bytes[] = {4096, 65536, 262144, 524288};
-    static const enum lk_dtype dtypes[] = {LK_F32};
-    struct results *results = me->ctx;
-    struct lk_probe_collectives_config config = {
-        .colls = colls,
-        .n_colls = LK_COUNT(colls),
-        .algos = algos,
-        .n_algos = LK_COUNT(algos),
-        .bytes = bytes,
-        .n_bytes = LK_COUNT(bytes),
-        .dtypes = dtypes,
-        .n_dtypes = LK_COUNT(dtypes),
-        .effort = {.repetitions = 20, .warmup = 2, .budget_s = 1e-9}};
-    struct lk_store *store = NULL;
-    struct lk_comm *c = NULL;
-    enum lk_status st = LK_OK;
-
-    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
-    LK_TRY(lk_probe_collectives(c, &config, &results->rows[me->rank]));
-out:
-    lk_comm_close(c);
-    lk_store_close(store);
-    return st;
-}
 
 /* AUTO has a row on each side of the size from which tcp takes the ring, on 3 ranks above 128 KiB
  * for an all-reduce and 64 KiB for a broadcast; and each row has the fewest samples that have a
@@ -155,15 +135,18 @@ START_TEST(sides_of_a_switch)
         [LK_ALL_REDUCE] = {4096, 65536, 131072, 131076, 262144, 524288},
         [LK_BROADCAST] = {4096, 65536, 65540, 262144, 524288},
     };
-    struct results *results = calloc(1, sizeof *results);
-    struct rank ranks[RANKS_MAX];
+    static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_BROADCAST};
+    static const enum lk_algo algos[] = {LK_ALGO_AUTO, LK_ALGO_RING};
+    static const uint64_t bytes[] = {4096, 65536, 262144, 524288};
+    struct asked asked = {
+        .config = {
+            LISTS(colls, algos, bytes),
+            .effort = {.repetitions = 20, .warmup = 2, .budget_s = 1e-9}}}; /* over at once */
     size_t at = 0, of_auto = 0;
 
-    ranks_run_threads(WORLD, plenty_ns, probe_auto, results, ranks);
-    for (int r = 0; r < WORLD; r++)
-        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
-    for (size_t i = 0; i < results->rows[0].n; i++) {
-        const struct lk_probe_row *row = &results->rows[0].row[i];
+    ask(WORLD, &asked);
+    for (size_t i = 0; i < asked.rows[0].n; i++) {
+        const struct lk_probe_row *row = &asked.rows[0].row[i];
 
         ck_assert_uint_eq(row->n, LK_PROBE_SAMPLES_MIN);
         ck_assert_uint_eq(row->warmup, 0);
@@ -174,44 +157,12 @@ START_TEST(sides_of_a_switch)
         of_auto++;
     }
     ck_assert_uint_eq(of_auto, 2 * (6 + 5));
-    ck_assert_uint_eq(results->rows[0].n, of_auto + 2 * (4 + 4));
-    for (int r = 0; r < WORLD; r++)
-        lk_probe_rows_fini(&results->rows[r]);
-    free(results);
+    ck_assert_uint_eq(asked.rows[0].n, of_auto + 2 * (4 + 4));
+    asked_fini(&asked);
 }
 END_TEST
 
 /* Pairs of four ranks are two nodes: what has groups is measured inside them, too. */
-static enum lk_status probe_inside(struct rank *me)
-{
-    static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_ALL_GATHER, LK_BARRIER};
-    static const enum lk_algo algos[] = {LK_ALGO_RING, LK_ALGO_TREE};
-    static const uint64_t bytes[] = {996};
-    static const enum lk_dtype dtypes[] = {LK_F32};
-    struct lk_probe_rows *rows = me->ctx;
-    struct lk_probe_collectives_config config = {.colls = colls,
-                                                 .n_colls = LK_COUNT(colls),
-                                                 .algos = algos,
-                                                 .n_algos = LK_COUNT(algos),
-                                                 .bytes = bytes,
-                                                 .n_bytes = LK_COUNT(bytes),
-                                                 .dtypes = dtypes,
-                                                 .n_dtypes = LK_COUNT(dtypes),
-                                                 .inside = 2,
-                                                 .effort.repetitions = 2,
-                                                 .burst_s = 0.0005};
-    struct lk_store *store = NULL;
-    struct lk_comm *c = NULL;
-    enum lk_status st = LK_OK;
-
-    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
-    LK_TRY(lk_probe_collectives(c, &config, &rows[me->rank]));
-out:
-    lk_comm_close(c);
-    lk_store_close(store);
-    return st;
-}
-
 START_TEST(inside_nodes)
 {
     /* Ranks, and the bytes of equal parts: of 249 elements 248 for two ranks and for four */
@@ -224,16 +175,17 @@ START_TEST(inside_nodes)
                 {LK_ALL_REDUCE, LK_ALGO_TREE, 4, 996}, {LK_ALL_REDUCE, LK_ALGO_TREE, 2, 996},
                 {LK_ALL_GATHER, LK_ALGO_RING, 4, 992}, {LK_ALL_GATHER, LK_ALGO_RING, 2, 992},
                 {LK_BARRIER, LK_ALGO_TREE, 4, 0}};
-    struct lk_probe_rows rows[RANKS_MAX] = {0};
-    struct rank ranks[RANKS_MAX];
+    static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_ALL_GATHER, LK_BARRIER};
+    static const enum lk_algo algos[] = {LK_ALGO_RING, LK_ALGO_TREE};
+    static const uint64_t bytes[] = {996};
+    struct asked asked = {.config = {LISTS(colls, algos, bytes), .inside = 2,
+                                     .effort.repetitions = 2, .burst_s = 0.0005}};
     struct lk_cluster c;
     size_t n = 0;
 
-    ranks_run_threads(4, plenty_ns, probe_inside, rows, ranks);
-    for (int r = 0; r < 4; r++)
-        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+    ask(4, &asked);
     lk_cluster_init(&c);
-    ck_assert_int_eq(lk_calibration_add_points(&rows[0], 2, &c), LK_OK);
+    ck_assert_int_eq(lk_calibration_add_points(&asked.rows[0], 2, &c), LK_OK);
     for (size_t w = 0; w < LK_COUNT(want); w++)
         for (size_t i = 0; i < c.n_points; i++) {
             const struct lk_cluster_point *p = &c.points[i];
@@ -244,8 +196,7 @@ START_TEST(inside_nodes)
     ck_assert_uint_eq(n, c.n_points);
     ck_assert_uint_eq(n, 2 * LK_COUNT(want)); /* alone and back to back */
     lk_cluster_fini(&c);
-    for (int r = 0; r < 4; r++)
-        lk_probe_rows_fini(&rows[r]);
+    asked_fini(&asked);
 }
 END_TEST
 

@@ -182,13 +182,13 @@ START_TEST(powersgd_sends_factors)
     v = volume(&f, &c);
     ck_assert_uint_eq(v.steps[0].bytes, (uint64_t)ROWS * COLUMNS * 4);
     lk_volume_fini(&v);
-    /* Or without rows, where others have some. */
+    /* So is a tensor without rows, where others have some. */
     f.tensors[TENSORS - 1].rows = 0;
     v = volume(&f, &c);
     ck_assert_uint_eq(v.steps[0].bytes, (uint64_t)ROWS * COLUMNS * 4);
     ck_assert(!v.shapes_assumed);
     lk_volume_fini(&v);
-    /* Where none has, all are the matrices nearest to squares. */
+    /* All are the matrices nearest to squares where none has rows. */
     for (size_t i = 0; i < TENSORS; i++)
         f.tensors[i].rows = 0;
     v = volume(&f, &c);
