@@ -455,6 +455,27 @@ static enum lk_status tell_machines(struct lk_pipeline *w, const struct lk_gains
     return LK_OK;
 }
 
+static bool is_another(const struct lk_pipeline *w, size_t point)
+{
+    return !is_current(w, point) && !is_too_large(w, point);
+}
+
+/* Says what the fastest setting of a choice brings against the current configuration on the machine
+ * as it is, where both the setting and the machine are others. */
+static enum lk_status tell_elsewhere(struct lk_pipeline *w, size_t choice)
+{
+    size_t point = lk_fastest(w, choice, is_another, w->by_target, w->n_points);
+    char words[LK_ANSWER_WORDS], gain[160];
+    int n;
+
+    if (point == w->n_points)
+        return LK_OK;
+    n = item_of(w, point)->config.world_size;
+    describe(w, point, words, sizeof words);
+    describe_gain(w, point, gain, sizeof gain);
+    return lk_forecast_say(w->out, "At %d GPU%s %s: %s.", n, n == 1 ? "" : "s", words, gain);
+}
+
 /* Answers for the most GPUs, and where two counts were asked for, for both; notes the others. */
 static enum lk_status tell_gains(struct lk_pipeline *w, const struct lk_gains *gains)
 {
@@ -472,6 +493,9 @@ static enum lk_status tell_gains(struct lk_pipeline *w, const struct lk_gains *g
         LK_PASS(tell_machines(w, gains, world_size, tell));
         first = false;
     }
+    for (size_t c = w->n_choices, untold = !w->out->n_answer; c-- > 0 && untold;)
+        if (w->out->n_answer < SAID_MAX)
+            LK_PASS(tell_elsewhere(w, c));
     if (!lk_contradictions_refute(w->out))
         LK_PASS(lk_pipeline_tell_knee(w));
     if (!w->out->n_answer && !w->out->n_contradictions && !w->n_refused)

@@ -141,6 +141,31 @@ START_TEST(a10_the_current_configuration_is_among_the_points)
 }
 END_TEST
 
+/* Another setting on another machine is not the current one on its own: the answer has the gain of
+ * the fastest such point, in the table's number. */
+static const char *const elsewhere[] = {
+    "--local-batch=4 --inter-latency=x10", "--accumulation=2,4 --slow-rank=1:2",
+    "--local-batch=4 --rank-batches=equal --nic-bandwidth=x0.5,x2",
+    "--bucket-cap=64KiB --node-bandwidth=x0.2"};
+
+START_TEST(a10_another_setting_on_another_machine_is_answered)
+{
+    char question[160], gain[32];
+    struct lk_csv *t = NULL;
+    double most = -INFINITY;
+
+    snprintf(question, sizeof question, "whatif job.json cluster.json --gpus=16 -q --anyway %s",
+             elsewhere[_i]);
+    ask(0, question, "At 16 GPUs ", &t);
+    for (size_t i = 0; i < lk_csv_rows(t); i++)
+        if (number(t, i, GAIN) < 0 || number(t, i, GAIN) > 0)
+            most = fmax(most, number(t, i, GAIN));
+    lk_csv_free(t);
+    snprintf(gain, sizeof gain, "%+.1f %%", most);
+    ask(0, question, gain, NULL);
+}
+END_TEST
+
 static const struct {
     const char *axes, *says;
 } meaningless[] = {
@@ -311,6 +336,8 @@ SUITE(questions, c)
     tcase_add_test(c, a10_predict_asks_for_what_is_reduced_and_the_first_bucket);
     tcase_add_loop_test(c, a10_the_current_configuration_is_among_the_points, 0,
                         (int)LK_COUNT(worse));
+    tcase_add_loop_test(c, a10_another_setting_on_another_machine_is_answered, 0,
+                        (int)LK_COUNT(elsewhere));
     tcase_add_loop_test(c, a10_an_axis_without_meaning_is_refused, 0, (int)LK_COUNT(meaningless));
     tcase_add_loop_test(c, a10_a_count_that_is_refused_leaves_the_others, 0,
                         (int)LK_COUNT(left_out));
