@@ -209,12 +209,12 @@ static enum lk_status describe(const struct ledger *l, const struct ledger_quest
 
 /* ---- Keeping ---- */
 
-/* Return true if a run could measure it, and none has: by the algorithm that the cluster chooses,
- * with gradients of the dtype that they have. */
+/* Return true if a run could measure it, and none has: with gradients of the dtype that they have.
+ */
 static bool can_be_scored(const struct ledger_answer *a)
 {
     return isfinite(a->step_s) && a->lo_s > 0 && isfinite(a->hi_s) && isnan(a->measured_s) &&
-           a->config->algo == LK_ALGO_AUTO && a->config->grad_dtype == LK_GRAD_OWN;
+           a->config->grad_dtype == LK_GRAD_OWN;
 }
 
 /* Add a note unless the page has it: a command may ask several questions. */
