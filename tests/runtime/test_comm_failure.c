@@ -285,7 +285,7 @@ static enum lk_status is_silent_before_connections(struct rank *me)
     if (me->rank != CULPRIT) {
         st = rank_open_tcp(me, 0, WAIT_SHORT_NS, &store, &c);
         atomic_fetch_add(given_up, 1);
-        return st;
+        goto out;
     }
     LK_TRY(rank_connect(me, &store));
     LK_TRY(lk_net_listen("127.0.0.1", 0, WORLD, &fd, &port));
@@ -297,6 +297,7 @@ static enum lk_status is_silent_before_connections(struct rank *me)
 out:
     if (fd >= 0)
         close(fd);
+    lk_comm_close(c);
     lk_store_close(store);
     return st;
 }
