@@ -299,6 +299,7 @@ static enum lk_status add_alone(const struct analyzed *a, struct lk_page *page)
         {.name = "wait_s", .optional = true},
         LK_VIEW("wire_s"),
         LK_VIEW_RANGE("alone_s", "alone_lo_s", "alone_hi_s"),
+        {.name = "behind_s", .optional = true},
         LK_VIEW("times_alone"),
         {.name = "evidence", .setting = true, .optional = true}};
     struct lk_table *t = NULL;

@@ -1,4 +1,5 @@
-/* lockstep analyze: a run's collectives beside the same ones alone, by a cluster's costs. */
+/* lockstep analyze: a run's collectives beside the same ones outside of it, by a cluster's costs.
+ */
 #include "base/array.h"
 #include "commands/analyze_impl.h"
 #include "commands/inputs.h"
@@ -36,6 +37,12 @@ static bool is_elsewhere(const struct alone *alone, const struct lk_run_info *in
            lk_device_same(lk_run_info_on_host(info) ? "cpu" : info->device, alone->cluster.gpu) < 0;
 }
 
+/* Return what a bucket's collectives take where they queue as often as the job's. */
+static double as_queued(const struct lk_cost *c, const struct lk_analysis_bucket *b)
+{
+    return c->seconds * (1 + b->queued * c->behind);
+}
+
 enum lk_status analyze_alone_compare(const struct alone *alone, struct lk_analysis *a)
 {
     const struct lk_run_info *info = lk_run_about(a->run);
@@ -52,7 +59,7 @@ enum lk_status analyze_alone_compare(const struct alone *alone, struct lk_analys
         if (a->buckets[i].bucket >= 0 && is_priced(&a->buckets[i], info))
             LK_TRY(lk_cost_eval(alone->cost, a->buckets[i].coll, LK_ALGO_AUTO, info->world_size,
                                 info->nodes, &a->buckets[i].bytes, 1, &c));
-        alone_s[i] = c.seconds;
+        alone_s[i] = as_queued(&c, &a->buckets[i]);
     }
     LK_TRY(lk_analysis_set_alone(a, alone->cluster.name, alone_s));
 out:
@@ -62,8 +69,8 @@ out:
 
 /* ---- By size ---- */
 
-/* A row: what the job's collectives of a bucket take, and the same one alone. Rates are bus
- * bandwidths. */
+/* A row: what the job's collectives of a bucket take, and the same one alone and right behind
+ * another. Rates are bus bandwidths. */
 #define BESIDE_COLUMNS(X)                                                                          \
     X("collective", "collective", LK_DIM_NONE, -1, lk_coll_name(b->coll))                          \
     X("bucket", "bucket", LK_DIM_NONE, -1, b->bucket >= 0 ? (double)b->bucket : NAN)               \
@@ -74,7 +81,9 @@ out:
     X("alone_s", "alone", LK_DIM_TIME, -1, c.seconds)                                              \
     X("alone_lo_s", "from", LK_DIM_TIME, -1, c.lo)                                                 \
     X("alone_hi_s", "to", LK_DIM_TIME, -1, c.hi)                                                   \
-    X("times_alone", "times alone", LK_DIM_NONE, 2, b->wire_s / c.seconds)                         \
+    X("behind_s", "behind", LK_DIM_TIME, -1, c.behind > 0 ? c.seconds * (1 + c.behind) : NAN)      \
+    X("queued", "queued", LK_DIM_NONE, 2, b->queued)                                               \
+    X("times_alone", "times", LK_DIM_NONE, 2, b->wire_s / as_queued(&c, b))                        \
     X("busbw_Bps", "busbw", LK_DIM_RATE, -1, (double)b->bytes *factor / b->wire_s)                 \
     X("alone_busbw_Bps", "alone", LK_DIM_RATE, -1, (double)b->bytes *factor / c.seconds)           \
     X("evidence", "evidence", LK_DIM_NONE, -1, lk_evidence_name(c.evidence))
@@ -117,7 +126,8 @@ enum lk_status analyze_alone_table(const struct alone *alone, const struct lk_an
         LK_TRY(add_beside(alone, a, &a->buckets[i], t));
     LK_TRY(lk_table_note(t,
                          "wire: after all have arrived; alone: as %s has it, measured, or by "
-                         "its evidence",
+                         "its evidence; behind: right behind another, as queued ones are; times: "
+                         "wire beside both, as often as the job's queue",
                          alone->cluster.name));
     if (is_elsewhere(alone, lk_run_about(a->run)))
         LK_TRY(lk_table_note(t,

@@ -317,6 +317,7 @@ static void add_to_bucket(const struct lk_analysis *a, size_t collective, size_t
     /* An imported trace may place a collective before the step that it is of. */
     b->ready_s += weight * lk_ns_to_s_(ready > from ? ready - from : 0);
     b->queue_s += weight * lk_ns_to_s_(x->due_ns - ready);
+    b->queued += weight * (x->due_ns > ready);
     b->launch_s += weight * (a->launches ? lk_ns_to_s_(x->arrival_ns - x->due_ns) : NAN);
     b->wait_s += weight * lk_ns_to_s_(begin > x->arrival_ns ? begin - x->arrival_ns : 0);
     b->exposed_s += weight * lk_ns_to_s_(x->end_ns - x->arrival_ns - covered);

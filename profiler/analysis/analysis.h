@@ -103,7 +103,8 @@ struct lk_analysis_bucket {
     double launch_s; /* NaN: not known */
     double wire_p95_s;
     double exposed_s; /* of arrival to end, the rank does not compute */
-    double alone_s;   /* the same all-reduce alone (lk_analysis_set_alone); NaN: not known */
+    double queued;    /* share of them that the one before kept waiting */
+    double alone_s;   /* the same one outside of the job (lk_analysis_set_alone); NaN: not known */
     int late_rank;    /* rank most often last; -1: never resolved */
     size_t n_late;    /* how often late_rank was last */
     double late_by_s; /* mean lateness of late_rank */
@@ -170,8 +171,8 @@ struct lk_analysis {
  */
 enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *refs, size_t n_refs,
                           struct lk_analysis *out);
-/* Set what the run's all-reduces take alone on a cluster, alone_s[i] of bucket i (NaN: not known),
- * and add the finding of how much slower they are in training. The name is borrowed. */
+/* Set what the run's collectives take outside of the job on a cluster, alone_s[i] of bucket i (NaN:
+ * not known): alone, and behind another as often as the job's queue; and add the finding of how much slower they are in training. The name is borrowed. */
 enum lk_status lk_analysis_set_alone(struct lk_analysis *a, const char *cluster,
                                      const double *alone_s);
 void lk_analysis_fini(struct lk_analysis *a); /* zeroes it; safe on a zeroed one */

@@ -237,10 +237,11 @@ enum lk_status lk_find_training_(struct lk_analysis *a)
         (void)snprintf(fitted, sizeof fitted, "; each starts %s late, and takes %+.0f %% beside",
                        lk_time_text_(fit[0]).buf, 100 * (fit[1] - 1));
     }
-    LK_PASS(lk_finding_add_(a, LK_FINDING_TRAINING, -1, NAN,
-                            "collectives in this job take %.1f times as long as alone on %s%s%s%s",
-                            t.sum_s / t.alone_s, a->alone_on,
-                            waits ? ", waits for other ranks included" : "", each, fitted));
+    LK_PASS(lk_finding_add_(
+        a, LK_FINDING_TRAINING, -1, NAN,
+        "collectives in this job take %.1f times as long as outside of training on %s%s%s%s",
+        t.sum_s / t.alone_s, a->alone_on, waits ? ", waits for other ranks included" : "", each,
+        fitted));
     lk_finding_next_(a, waits ? "give all ranks' traces: then the waits are apart"
                               : "forecasts take it from \"start\" and \"delta\" of \"overlap\" in "
                                 "the cluster file");

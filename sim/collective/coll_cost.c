@@ -65,7 +65,7 @@ static enum lk_status add_from_all_reduce(const struct lk_coll_model *m, double 
         seconds[i] *= exp(shift * more);
         sd[i] = hypot(from->sd[i], more);
     }
-    LK_TRY(lk_coll_sets_add(sets, at, from->bytes, seconds, sd, from->n));
+    LK_TRY(lk_coll_sets_add(sets, at, from, seconds, sd));
 out:
     free(seconds);
     free(sd);
@@ -138,6 +138,7 @@ static double eval_set(const struct level *l, const struct lk_coll_set *s, doubl
     double outside = fmax(s->bytes[0] / bytes, bytes / s->bytes[s->n - 1]);
 
     out->seconds = at.seconds;
+    out->behind = lk_coll_set_behind(s, bytes);
     if (outside > fmax(out->extrapolation, 1 + SAME_SIZE)) {
         out->extrapolation = outside;
         out->extrapolates_bytes = true;
@@ -196,7 +197,7 @@ static enum lk_status rescale(const struct level *l, const struct lk_coll_near *
         sd[i] = sqrt(pow(share * sd[i], 2) + pow((1 - share) * second->sd[k], 2) +
                      share * (1 - share) * ln * ln);
     }
-    LK_TRY(lk_coll_sets_add(into, at, from->bytes, seconds, sd, from->n));
+    LK_TRY(lk_coll_sets_add(into, at, from, seconds, sd));
 out:
     lk_coll_sets_fini(&by_other);
     free(seconds);

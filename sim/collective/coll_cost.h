@@ -10,6 +10,9 @@
  *     wherever the regime is in doubt;
  *  3. without points, the model alone (coll_model.h).
  *
+ * What a collective takes more right behind another is the ratio of points timed back to back to
+ * those timed alone, of the same or the nearest rank count; 0 where one of the two is missing.
+ *
  * AUTO takes points measured as "auto"; without them, the fastest algorithm for the size.
  *
  * Some links between nodes may be known to be slow (stragglers.known in the cluster file;
@@ -32,6 +35,7 @@
 
 struct lk_cost {
     double seconds, lo, hi; /* 90 % */
+    double behind;          /* how much more it takes right behind another, relatively, 0 or more */
     enum lk_evidence evidence;
     double extrapolation; /* EXTRAPOLATED: the extrapolation factor, in ranks or in bytes */
     bool extrapolates_bytes;

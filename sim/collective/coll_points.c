@@ -62,6 +62,7 @@ static enum lk_status set_alloc(struct lk_coll_set *s, size_t n)
 {
     LK_PASS(lk_alloc(&s->bytes, n, sizeof *s->bytes));
     LK_PASS(lk_alloc(&s->seconds, n, sizeof *s->seconds));
+    LK_PASS(lk_alloc(&s->behind, n, sizeof *s->behind));
     return lk_alloc(&s->sd, n, sizeof *s->sd);
 }
 
@@ -69,21 +70,9 @@ void lk_coll_set_fini(struct lk_coll_set *s)
 {
     free(s->bytes);
     free(s->seconds);
+    free(s->behind);
     free(s->sd);
     lk_loglog_curve_fini(&s->curve);
-}
-
-/*
- * Return a measured time moved by ln, but not below the bound by the links, unless the measured
- * time itself is below it.
- */
-static double moved(const struct lk_coll_set *s, const struct lk_link_rates *rates, double measured,
-                    double ln)
-{
-    const struct lk_coll_key *at = &s->at;
-    double bound_s = lk_link_bound_s(rates, at->coll, s->bytes[s->n], at->ranks, at->nodes);
-
-    return fmax(measured * exp(ln), fmin(measured, bound_s));
 }
 
 /*
@@ -106,15 +95,14 @@ static void summarise(const struct lk_cluster_point *const *p, size_t n, double 
     *sd = hypot(own, 1.4826 * lk_stats_median(work, n));
 }
 
-/* Collect the points of a key; of several of one size the median counts. */
-static enum lk_status set_init(struct lk_coll_set *s, const struct lk_cluster *c,
-                               struct lk_coll_key at, double shift,
-                               const struct lk_link_rates *rates)
+/* Set the times of a key, either those timed alone or the others; of several of one size the median
+ * counts. */
+static enum lk_status set_times(struct lk_coll_set *s, const struct lk_cluster *c,
+                                struct lk_coll_key at, bool alone)
 {
     enum lk_status st = LK_OK;
     const struct lk_cluster_point **picked = NULL;
     double *work = NULL;
-    bool alone = has_alone(c, at);
     size_t n = 0;
 
     *s = (struct lk_coll_set){.at = at};
@@ -127,34 +115,97 @@ static enum lk_status set_init(struct lk_coll_set *s, const struct lk_cluster *c
     qsort(picked, n, sizeof *picked, by_bytes);
     LK_TRY(set_alloc(s, n));
     for (size_t i = 0, next; i < n; i = next) {
-        double ln, sd;
+        double ln;
 
         for (next = i + 1; next < n && picked[next]->bytes == picked[i]->bytes; next++)
             ;
-        summarise(picked + i, next - i, work, &ln, &sd);
+        summarise(picked + i, next - i, work, &ln, &s->sd[s->n]);
         /* A size of 0 (barrier) has no logarithm; its time is that of anything up to a byte. */
         s->bytes[s->n] = fmax((double)picked[i]->bytes, 1);
-        s->seconds[s->n] = moved(s, rates, exp(ln), shift * sd);
-        s->sd[s->n++] = sd;
+        s->seconds[s->n++] = exp(ln);
     }
     if (s->n)
         LK_TRY(lk_loglog_curve_init(&s->curve, s->bytes, s->seconds, s->n, LK_COLL_REAL_FALL));
 out:
     free(picked);
     free(work);
+    return st;
+}
+
+/* Set how much longer a collective takes behind another, from the times of bursts at the nearest of
+ * their sizes. */
+static enum lk_status set_behind(struct lk_coll_set *s, const struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    struct lk_coll_set bursts;
+
+    LK_TRY(set_times(&bursts, c, s->at, false));
+    for (size_t i = 0; i < s->n && bursts.n; i++) {
+        double bytes = fmin(bursts.bytes[bursts.n - 1], fmax(bursts.bytes[0], s->bytes[i]));
+
+        s->behind[i] = fmax(
+            0, lk_loglog_curve_at(&bursts.curve, bytes) / lk_loglog_curve_at(&s->curve, bytes) - 1);
+    }
+out:
+    lk_coll_set_fini(&bursts);
+    return st;
+}
+
+/*
+ * Move the measured times by `shift` sds, but not below the bound by the links, unless the measured
+ * time itself is below it.
+ */
+static enum lk_status set_move(struct lk_coll_set *s, double shift,
+                               const struct lk_link_rates *rates)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        double bound_s = lk_link_bound_s(rates, s->at.coll, s->bytes[i], s->at.ranks, s->at.nodes);
+
+        s->seconds[i] = fmax(s->seconds[i] * exp(shift * s->sd[i]), fmin(s->seconds[i], bound_s));
+    }
+    lk_loglog_curve_fini(&s->curve);
+    return lk_loglog_curve_init(&s->curve, s->bytes, s->seconds, s->n, LK_COLL_REAL_FALL);
+}
+
+/* Collect the points of a key. */
+static enum lk_status set_init(struct lk_coll_set *s, const struct lk_cluster *c,
+                               struct lk_coll_key at, double shift,
+                               const struct lk_link_rates *rates)
+{
+    enum lk_status st = LK_OK;
+    bool alone = has_alone(c, at);
+
+    LK_TRY(set_times(s, c, at, alone));
+    if (alone)
+        LK_TRY(set_behind(s, c));
+    if (s->n)
+        LK_TRY(set_move(s, shift, rates));
+out:
     if (st != LK_OK)
         lk_coll_set_fini(s);
     return st;
 }
 
-double lk_coll_set_sd(const struct lk_coll_set *s, double bytes)
+/* Return what a set has at a size, of values at its sizes: linear in the logarithm between them,
+ * constant outside. */
+static double set_value(const struct lk_coll_set *s, const double *values, double bytes)
 {
     size_t next = lk_coll_set_at(s, bytes), i = next ? next - 1 : 0;
 
     if (!next || bytes > s->bytes[next])
-        return s->sd[next];
-    return s->sd[i] +
-           (s->sd[next] - s->sd[i]) * log(bytes / s->bytes[i]) / log(s->bytes[next] / s->bytes[i]);
+        return values[next];
+    return values[i] + (values[next] - values[i]) * log(bytes / s->bytes[i]) /
+                           log(s->bytes[next] / s->bytes[i]);
+}
+
+double lk_coll_set_sd(const struct lk_coll_set *s, double bytes)
+{
+    return set_value(s, s->sd, bytes);
+}
+
+double lk_coll_set_behind(const struct lk_coll_set *s, double bytes)
+{
+    return set_value(s, s->behind, bytes);
 }
 
 /* Return true if the algorithm changes between point i and the next, or there is no next. */
@@ -202,18 +253,20 @@ double lk_coll_set_slope(const struct lk_coll_set *s, size_t i)
     return fmin(1, fmax(0, log(s->seconds[b] / s->seconds[a]) / log(s->bytes[b] / s->bytes[a])));
 }
 
-/* Make a set of copies of the arrays. */
-static enum lk_status set_of(struct lk_coll_key at, const double *bytes, const double *seconds,
-                             const double *sd, size_t n, struct lk_coll_set *out)
+/* Make a set of the sizes of `like`, with copies of other times. */
+static enum lk_status set_of(struct lk_coll_key at, const struct lk_coll_set *like,
+                             const double *seconds, const double *sd, struct lk_coll_set *out)
 {
     enum lk_status st = LK_OK;
+    size_t n = like->n;
     struct lk_coll_set set = {.at = at, .n = n};
 
     LK_TRY(set_alloc(&set, n));
-    memcpy(set.bytes, bytes, n * sizeof *bytes);
+    memcpy(set.bytes, like->bytes, n * sizeof *set.bytes);
+    memcpy(set.behind, like->behind, n * sizeof *set.behind);
     memcpy(set.seconds, seconds, n * sizeof *seconds);
     memcpy(set.sd, sd, n * sizeof *sd);
-    LK_TRY(lk_loglog_curve_init(&set.curve, bytes, seconds, n, LK_COLL_REAL_FALL));
+    LK_TRY(lk_loglog_curve_init(&set.curve, set.bytes, seconds, n, LK_COLL_REAL_FALL));
     *out = set;
     set = (struct lk_coll_set){0};
 out:
@@ -236,7 +289,7 @@ enum lk_status lk_coll_set_typical(const struct lk_coll_set *s, const double *mi
         if (inner && log(s->seconds[i] / s->seconds[i + 1]) > LK_COLL_REAL_FALL)
             seconds[i] *= exp(lk_stats_median(near, LK_COUNT(near)) - misfit[i]);
     }
-    LK_TRY(set_of(s->at, s->bytes, seconds, s->sd, s->n, out));
+    LK_TRY(set_of(s->at, s, seconds, s->sd, out));
 out:
     free(seconds);
     return st;
@@ -268,13 +321,14 @@ out:
     return st;
 }
 
-enum lk_status lk_coll_sets_add(struct lk_coll_sets *s, struct lk_coll_key at, const double *bytes,
-                                const double *seconds, const double *sd, size_t n)
+enum lk_status lk_coll_sets_add(struct lk_coll_sets *s, struct lk_coll_key at,
+                                const struct lk_coll_set *like, const double *seconds,
+                                const double *sd)
 {
     enum lk_status st = LK_OK;
     struct lk_coll_set set = {0};
 
-    LK_TRY(set_of(at, bytes, seconds, sd, n, &set));
+    LK_TRY(set_of(at, like, seconds, sd, &set));
     set.derived = true;
     LK_TRY(lk_array_grow(&s->list, &s->capacity, s->n + 1, sizeof *s->list));
     s->list[s->n++] = set;

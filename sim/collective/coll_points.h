@@ -37,6 +37,8 @@ struct lk_coll_set {
     struct lk_coll_key at;
     size_t n;
     double *bytes, *seconds, *sd; /* bytes ascending; sd of the logarithm */
+    double *behind; /* how much more a collective takes right behind another, relatively: 0 or more,
+                       0 where that was not measured */
     struct lk_loglog_curve curve;
     bool derived; /* from an all-reduce's points (coll_model.h) */
 };
@@ -49,14 +51,17 @@ struct lk_coll_sets {
 /*
  * Collect the sets of c's points. The step model needs points timed alone, since its collectives
  * begin when the last rank arrives; a set that has only back-to-back points (nccl-tests) takes
- * these. Of several points of one size the median counts, and how far they lie apart widens its
- * interval. Each point is moved by `shift` of its own standard deviations.
+ * these. A set that has both has their ratio, since a collective that waits for the one before it
+ * takes what a call of a burst does: links and ranks are still busy with that one. Of several
+ * points of one size the median counts, and how far they lie apart widens its interval. Each point
+ * is moved by `shift` of its own standard deviations.
  */
 enum lk_status lk_coll_sets_init(struct lk_coll_sets *s, const struct lk_cluster *c, double shift);
 void lk_coll_sets_fini(struct lk_coll_sets *s);
-/* Add a derived set; the arrays are copied. */
-enum lk_status lk_coll_sets_add(struct lk_coll_sets *s, struct lk_coll_key at, const double *bytes,
-                                const double *seconds, const double *sd, size_t n);
+/* Add a derived set of the sizes of `like`, which has seconds and sd for each; they are copied. */
+enum lk_status lk_coll_sets_add(struct lk_coll_sets *s, struct lk_coll_key at,
+                                const struct lk_coll_set *like, const double *seconds,
+                                const double *sd);
 
 /* Return the set of this key; NULL if there is none. */
 const struct lk_coll_set *lk_coll_sets_find(const struct lk_coll_sets *s, struct lk_coll_key at);
@@ -83,6 +88,8 @@ size_t lk_coll_set_at(const struct lk_coll_set *s, double bytes);
  * Return the sd of the points at a size: linear in the logarithm between points, constant outside.
  */
 double lk_coll_set_sd(const struct lk_coll_set *s, double bytes);
+/* Return `behind` at a size, likewise. */
+double lk_coll_set_behind(const struct lk_coll_set *s, double bytes);
 /*
  * Return the sd of the curve between points: about as much as the points next to the size lie off
  * the line between their neighbours.

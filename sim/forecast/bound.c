@@ -43,6 +43,7 @@ static void set_colls(const struct lk_config_model *m, const struct lk_step_coll
             v->period;
 
         out[i] = at[i];
+        out[i].behind = 0;
         out[i].cost_s = fmin(m->colls[i].cost_s, least * (v->nodes > 1 ? slow_link : 1));
     }
 }

@@ -192,10 +192,12 @@ static uint64_t collective_ns(const struct lk_step_plan *p, uint64_t cost_ns, ui
     return busy_ns + cost_ns - lk_slowdown_work_ns(busy_ns, p->slowdown_delta);
 }
 
-static void run_collective(struct state *s, size_t k)
+/* Run a collective; `first` of its micro-batch, or behind the one that ended at since_ns. */
+static void run_collective(struct state *s, size_t k, bool first)
 {
     const struct lk_step_plan *p = &s->plan;
-    uint64_t cost = p->cost_ns[k], begin = arrive(s, p->model->colls[k].ready);
+    uint64_t begin = arrive(s, p->model->colls[k].ready);
+    uint64_t cost = lk_step_cost_ns(p, k, first ? UINT64_MAX : begin - s->since_ns);
     uint64_t latest = begin + lk_slowdown_time_ns(cost, p->slowdown_delta), end;
     uint64_t longest = larger(larger(latest - begin, begin - s->since_ns), s->longest_ns);
     struct slowdown wait = slowdown_of(p->slowdown_wait, longest),
@@ -299,7 +301,7 @@ static void run_micro_batch(struct state *s, uint64_t micro_batch)
             set_positions(s, l->block[i], s->block_ns);
         else if (l->block[i] > l->block[i - 1])
             move_block(s, l->block[i]);
-        run_collective(s, l->coll[i]);
+        run_collective(s, l->coll[i], !i);
     }
     end_micro_batch(s, micro_batch, l->n > 0);
 }

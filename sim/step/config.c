@@ -348,10 +348,14 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
         double hook_s = v->matrices * lk_prior_value(LK_PRIOR_ORTHOGONAL) +
                         (isnan(m->memory_Bps) ? 0 : v->memory_bytes / m->memory_Bps);
         double cost_s = (costs[i].seconds + (v->ranks > 1 ? m->start_s : 0)) / v->period + hook_s;
+        struct lk_step_coll *c = &m->colls[m->order[i]];
 
         hooks_s += hook_s;
         sum_s += cost_s;
-        m->colls[m->order[i]].cost_s = cost_s;
+        c->cost_s = cost_s;
+        c->behind = cost_s > 0 ? fmin(costs[i].behind, LK_STEP_SLOW_MAX) * costs[i].seconds /
+                                     v->period / cost_s
+                               : 0;
         if (grade && costs[i].seconds >= GRADED_SHARE * largest_s)
             grade_cost(m, m->volume.steps[m->order[i]].coll, &costs[i]);
     }

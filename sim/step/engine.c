@@ -72,7 +72,7 @@ struct engine {
     size_t current;            /* its index in the model */
     int arrived, busy;         /* ranks; busy: not blocked */
     bool transfers;
-    uint64_t begin_ns;
+    uint64_t begin_ns, ended_ns;             /* of this one, and the one before */
     uint64_t left_ns, left_at_ns, left_slow; /* of the running collective, at its slowdown */
     uint32_t transfer_generation, collective;
 };
@@ -324,6 +324,15 @@ static enum lk_status set_busy(struct engine *e, uint64_t now_ns, int change)
 
 /* ---- Ranks ---- */
 
+/* Return for how long the stream was idle before the next collective; UINT64_MAX: it is the first
+ * of its micro-batch, or of the run. */
+static uint64_t idle_ns(const struct engine *e, uint64_t now_ns)
+{
+    bool follows = e->next > 0 || (e->plan.model->colls[e->current].late && e->collective > 0);
+
+    return follows ? now_ns - e->ended_ns : UINT64_MAX;
+}
+
 static enum lk_status begin_transfer(struct engine *e, uint64_t now_ns)
 {
     e->transfers = true;
@@ -336,7 +345,7 @@ static enum lk_status begin_transfer(struct engine *e, uint64_t now_ns)
                 now_ns - (r->blocked_ns > r->arrival_ns ? r->blocked_ns : r->arrival_ns);
         LK_PASS(set_comm(e, i, now_ns, COMM_TRANSFERS));
     }
-    e->left_ns = e->plan.cost_ns[e->current];
+    e->left_ns = lk_step_cost_ns(&e->plan, e->current, idle_ns(e, now_ns));
     e->left_at_ns = now_ns;
     e->left_slow = LK_SLOWDOWN_ONE;
     return set_transfer_slowdown(e, now_ns);
@@ -512,6 +521,7 @@ static enum lk_status end_transfer(struct engine *e, uint64_t now_ns)
         LK_PASS(set_comm(e, i, now_ns, COMM_IDLE));
     }
     e->transfers = false;
+    e->ended_ns = now_ns;
     e->arrived = 0;
     e->collective++;
     next_collective(e);

@@ -38,6 +38,7 @@ static enum lk_status check_colls(const struct lk_step_model *m)
         LK_PASS(check_range("a collective's ready position", c->ready, LK_STEP_END));
         LK_PASS(check_range("a collective's need position", c->need, LK_STEP_END + 2));
         LK_PASS(check_range("a collective's cost", c->cost_s, LK_STEP_DURATION_MAX));
+        LK_PASS(check_range("a collective's cost behind another", c->behind, LK_STEP_SLOW_MAX));
         latest = fmax(latest, c->ready);
         if (c->need < latest || c->need > c->ready + LK_STEP_END)
             return lk_fail(LK_EUSAGE,
@@ -289,11 +290,17 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
     p->common_sigma = sigma_from(m->law.common_sd);
     p->common_micro_batch = UINT64_MAX;
     LK_TRY(lk_alloc(&p->cost_ns, m->n_colls, sizeof *p->cost_ns));
+    LK_TRY(lk_alloc(&p->behind_ns, m->n_colls, sizeof *p->behind_ns));
     LK_TRY(list_init(&p->lists[0], m, false));
     LK_TRY(list_init(&p->lists[1], m, true));
     LK_TRY(lk_alloc(&p->rank_effect, (size_t)m->ranks, sizeof *p->rank_effect));
-    for (size_t k = 0; k < m->n_colls; k++)
-        p->cost_ns[k] = lk_ns_from_s(m->colls[k].cost_s * (m->colls[k].inside ? 1 : link));
+    for (size_t k = 0; k < m->n_colls; k++) {
+        double cost_s = m->colls[k].cost_s * (m->colls[k].inside ? 1 : link);
+
+        p->cost_ns[k] = lk_ns_from_s(cost_s);
+        p->behind_ns[k] = lk_ns_from_s(
+            fmin(cost_s * (1 + m->colls[k].behind), fmax(cost_s, LK_STEP_DURATION_MAX)));
+    }
     set_persistent(p);
     LK_TRY(lk_alloc(&p->sums.step_ns, (size_t)p->steps, sizeof *p->sums.step_ns));
     if (m->prefetch_depth && p->load_ns)
@@ -307,6 +314,7 @@ out:
 void lk_step_plan_fini(struct lk_step_plan *p)
 {
     free(p->cost_ns);
+    free(p->behind_ns);
     list_fini(&p->lists[0]);
     list_fini(&p->lists[1]);
     free(p->rank_effect);

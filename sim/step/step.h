@@ -24,7 +24,9 @@
  *
  *   start(r,s)  = done(r,s-1) + input wait
  *   arrival     = max(ready(r,k), end(k-1));  begin(k) = max over r of arrival
- *   end(k)      = begin(k) + cost, which advances at 1/(1+delta) until the last rank is blocked
+ *   end(k)      = begin(k) + cost(k), which advances at 1/(1+delta) until the last rank is blocked
+ *   cost(k)     = max(alone, (1+behind) alone - idle/(1+delta)), where the stream was idle for so
+ *                 long since another collective of the micro-batch ended; without one, alone
  *   compute     advances at 1/(1+gamma_wait) from arrival to begin, 1/(1+gamma_wire) from begin to
  *                 end, and at 1/(1+kappa) always
  *   done(r,s)   = end of the optimizer (1+kappa) and of what is needed after it + host gap
@@ -68,7 +70,8 @@ struct lk_step_coll {
     uint64_t bytes; /* see facts/coll.h */
     double ready;   /* position 0..3 */
     double need;    /* position 0..5, at most ready + 3 */
-    double cost_s;  /* without delta */
+    double cost_s;  /* alone, without delta */
+    double behind;  /* how much more right behind another, relatively; 0 or more */
     bool late;      /* need, 3 or more, is of the next step's last micro-batch, not its first */
     bool every_micro_batch; /* else on the step's last one only; pre: need <= 2 */
     bool inside;            /* its ranks share a node: links between nodes do not slow it */
@@ -104,7 +107,7 @@ struct lk_step_model {
 };
 
 #define LK_STEP_DURATION_MAX 1e6  /* s: no part and no collective of a step takes longer */
-enum { LK_STEP_SLOW_MAX = 1000 }; /* gamma, delta and kappa are no greater */
+enum { LK_STEP_SLOW_MAX = 1000 }; /* gamma, delta, kappa and behind are no greater */
 
 struct lk_sim_request {
     int steps;     /* that count; LK_SIM_WARMUP more go before them */
@@ -207,9 +210,9 @@ struct lk_step_plan {
     int steps; /* counted ones */
     uint64_t optimizer_ns, gap_ns, input_ns, load_ns;
     uint64_t slowdown_wait, slowdown_wire, slowdown_delta;
-    uint64_t *cost_ns;            /* n_colls */
-    struct lk_step_list lists[2]; /* [0]: of micro-batches that end no step; [1]: that do */
-    double *rank_effect;          /* ranks */
+    uint64_t *cost_ns, *behind_ns; /* n_colls: alone, and right behind another */
+    struct lk_step_list lists[2];  /* [0]: of micro-batches that end no step; [1]: that do */
+    double *rank_effect;           /* ranks */
     /* The random streams of a micro-batch's draws, and the parameters of their laws. */
     uint64_t transient_stream, tail_stream, common_stream;
     double tail_scale, tail_mean; /* the Pareto law's scale; mean tail effect of a micro-batch */
@@ -229,6 +232,19 @@ void lk_step_plan_fini(struct lk_step_plan *p);
 
 /* Return true if a micro-batch (counted from 0 over the whole run) is its step's last one. */
 bool lk_step_plan_last(const struct lk_step_plan *p, uint64_t micro_batch);
+
+/* Return the work of a collective that begins idle_ns after the end of the one before it;
+ * UINT64_MAX: there is none. What it takes more behind another fades with the time between, so that
+ * one that begins earlier does not end later. */
+static inline uint64_t lk_step_cost_ns(const struct lk_step_plan *p, size_t coll, uint64_t idle_ns)
+{
+    uint64_t alone = p->cost_ns[coll], behind = p->behind_ns[coll], faded;
+
+    if (behind <= alone || idle_ns == UINT64_MAX)
+        return alone;
+    faded = lk_slowdown_work_ns(idle_ns, p->slowdown_delta);
+    return faded < behind - alone ? behind - faded : alone;
+}
 
 /*
  * Draw the compute times of a rank's micro-batch, with kappa; optimizer_ns is 0 except in a step's

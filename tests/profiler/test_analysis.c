@@ -223,6 +223,8 @@ START_TEST(buckets_come_back)
     ck_assert_double_eq_tol(a.buckets[0].late_by_s, 0.2 * 7.5e-3, 1e-8);
     /* The collectives take longer than the time between buckets: later ones queue. */
     ck_assert(a.buckets[3].queue_s > a.buckets[1].queue_s && a.buckets[1].queue_s > 0);
+    for (size_t b = 0; b < a.n_buckets; b++)
+        ck_assert_double_eq_tol(a.buckets[b].queued, b > 0, 1e-9);
     ck_assert_double_eq_tol(a.first_ready, 0.25, 1e-6);
     lk_analysis_fini(&a);
     lk_run_fini(&run);
@@ -338,13 +340,13 @@ START_TEST(training_is_compared_with_alone)
     for (size_t i = 0; i < a.n_buckets; i++)
         alone_s[i] = (a.buckets[i].wire_s - 50e-6) / 1.2;
     ck_assert_int_eq(lk_analysis_set_alone(&a, "hand", alone_s), LK_OK);
-    ck_assert(has_finding(&a, "collectives in this job take 1.2 times as long as alone on hand: "));
+    ck_assert(has_finding(&a, "collectives in this job take 1.2 times as long as outside of training on hand: "));
     ck_assert_ptr_nonnull(strstr(a.findings[a.n_findings - 1].text,
                                  "each starts 50.0 us late, and takes +20 % beside"));
     for (size_t i = 1; i < a.n_buckets; i++)
         alone_s[i] = NAN;
     ck_assert_int_eq(lk_analysis_set_alone(&a, "hand", alone_s), LK_OK);
-    said = strstr(a.findings[a.n_findings - 1].text, "alone on hand, at "); /* one size, once */
+    said = strstr(a.findings[a.n_findings - 1].text, "training on hand, at "); /* one size, once */
     ck_assert_msg(said && !strchr(said, ':'), "%s", a.findings[a.n_findings - 1].text);
     free(alone_s);
     lk_analysis_fini(&a);

@@ -238,6 +238,7 @@ static size_t random_colls(struct lk_rng *g, double furthest, struct lk_step_col
                                    .ready = ddp ? 1 + u : 3 * u,
                                    .need = 2,
                                    .cost_s = 10e-3 * lk_rng_uniform(g),
+                                   .behind = fmax(0, 2 * lk_rng_uniform(g) - 1),
                                    .every_micro_batch = every,
                                    .bucket = (int)k};
         latest = fmax(latest, c->ready);
