@@ -88,22 +88,42 @@ bool lk_import_by_host_(const struct trace_builder *tb)
     return true;
 }
 
-/* Collect when the host asked for collectives, if it did so as often as there are ranges of them.
- */
-static enum lk_status find_enqueues(const struct trace_builder *tb, int64_t **out, size_t *n)
+/* When the host asked for collectives, of which ranges tell when they ran, on other threads. */
+struct enqueues {
+    int64_t *at;
+    size_t n, next;
+    bool all_ran; /* there are as many ranges */
+};
+
+static enum lk_status find_enqueues(const struct trace_builder *tb, struct enqueues *out)
 {
     size_t ranges = 0;
 
-    LK_PASS(lk_alloc(out, tb->by_host ? tb->e->n_events : 0, sizeof **out));
+    LK_PASS(lk_alloc(&out->at, tb->by_host ? tb->e->n_events : 0, sizeof *out->at));
     for (size_t i = 0; i < tb->e->n_events && tb->by_host; i++) {
         const struct lk_import_event *x = &tb->e->events[i];
 
         ranges += x->kind == LK_EVENT_COLLECTIVE && lk_import_of_host_(tb, x);
         if (x->kind == LK_EVENT_ENQUEUE && lk_import_of_host_(tb, x))
-            (*out)[(*n)++] = x->start_ns;
+            out->at[out->n++] = x->start_ns;
     }
-    *n = *n == ranges ? *n : 0;
+    out->all_ran = out->n == ranges;
     return LK_OK;
+}
+
+/* Return when the host asked for the next range; 0: not known. They run in order. Where some ranges
+ * are missing, as the last ones are that ended after the recording, the order holds in each step.
+ */
+static int64_t next_enqueued(const struct trace_builder *tb, struct enqueues *q, int64_t start_ns)
+{
+    size_t step = lk_import_step_at_(tb, start_ns);
+
+    while (!q->all_ran && q->next < q->n && q->at[q->next] <= start_ns &&
+           lk_import_step_at_(tb, q->at[q->next]) != step)
+        q->next++;
+    if (q->next == q->n || (!q->all_ran && q->at[q->next] > start_ns))
+        return 0;
+    return q->at[q->next++];
 }
 
 static int done_order(const void *a, const void *b)
@@ -183,11 +203,10 @@ static enum lk_status check_steps_by_gpu(const struct trace_builder *tb)
 enum lk_status lk_import_find_work_(struct trace_builder *tb)
 {
     enum lk_status st = LK_OK;
-    int64_t *enqueued = NULL;
-    size_t n_enqueued = 0, of_host = 0;
+    struct enqueues enqueues = {0};
 
     tb->begin_ns = find_begin(tb);
-    LK_TRY(find_enqueues(tb, &enqueued, &n_enqueued));
+    LK_TRY(find_enqueues(tb, &enqueues));
     LK_TRY(lk_alloc(&tb->work, tb->e->n_events, sizeof *tb->work));
     for (size_t i = 0; i < tb->e->n_events; i++) {
         const struct lk_import_event *x = &tb->e->events[i];
@@ -200,8 +219,8 @@ enum lk_status lk_import_find_work_(struct trace_builder *tb)
             continue;
         *w = (struct work){.event = x,
                            .launch = lk_import_on_gpu_(x) ? lk_events_launch(tb->e, x) : NULL};
-        if (!lk_import_on_gpu_(x) && of_host < n_enqueued)
-            w->enqueued_ns = enqueued[of_host++];
+        if (!lk_import_on_gpu_(x))
+            w->enqueued_ns = next_enqueued(tb, &enqueues, x->start_ns);
         at = w->launch ? w->launch->start_ns : w->enqueued_ns ? w->enqueued_ns : x->start_ns;
         w->step = lk_import_step_at_(tb, tb->o->steps_by_gpu ? x->start_ns : at);
         if (lk_import_on_gpu_(x) && !w->launch && x->start_ns < tb->begin_ns)
@@ -215,6 +234,6 @@ enum lk_status lk_import_find_work_(struct trace_builder *tb)
     LK_TRY(check_steps_by_gpu(tb));
     st = find_done(tb);
 out:
-    free(enqueued);
+    free(enqueues.at);
     return st;
 }

@@ -357,7 +357,7 @@ END_TEST
     "\"types\": [\"GenericList[Tensor(c10::BFloat16)]\"]}}" EXECUTED("[8, 12]", "Tensor(float)")   \
         EXECUTED("[4]", "Tensor(float)") EXECUTED("[13]", "Tensor(c10::BFloat16)") "]}"
 
-#define GLOO(t, t40, t45, t50, t60, t70, n)                                                        \
+#define GLOO(t, t40, t45, t50, last, t70, n)                                                       \
     RANGE("ProfilerStep#" #n, 1, t, 100)                                                           \
     RANGE("DistributedDataParallel.forward", 1, t, 20)                                             \
     OP("autograd::engine::evaluate_function: A", 1, t40, 25)                                       \
@@ -367,15 +367,14 @@ END_TEST
     OP("torch::autograd::AccumulateGrad", 1, t50, 1)                                               \
     OP("gloo:all_reduce", 2, t50, 10)                                                              \
     OP("c10d::allreduce_", 1, t50, 1)                                                              \
-    OP("gloo:all_reduce", 3, t60, 10)                                                              \
-    RANGE("Optimizer.step#SGD.step", 1, t70, 20)
+    last RANGE("Optimizer.step#SGD.step", 1, t70, 20)
 
 /* Collectives that the host runs are ready when they are asked for; their sizes come from the other
  * file of the rank. */
 START_TEST(collectives_of_the_host)
 {
-    static const char text[] =
-        HEAD GLOO(0, 40, 45, 50, 60, 70, 3) GLOO(200, 240, 245, 250, 260, 270, 4) TAIL;
+    static const char text[] = HEAD GLOO(0, 40, 45, 50, OP("gloo:all_reduce", 3, 60, 10), 70, 3)
+        GLOO(200, 240, 245, 250, OP("gloo:all_reduce", 3, 260, 10), 270, 4) TAIL;
     char *paths[] = {scratch_put("rank1.et.json", EXECUTION, sizeof EXECUTION - 1),
                      scratch_put("rank1.json", text, sizeof text - 1)};
     const uint64_t base_ns = 1000000000000;
@@ -399,6 +398,31 @@ START_TEST(collectives_of_the_host)
     /* That file alone has no times. */
     ck_assert_int_eq(lk_import_run(paths, 1, &(struct lk_import_options){0}, &run), LK_EPARSE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "has no times"));
+    free(paths[0]);
+    free(paths[1]);
+}
+END_TEST
+
+/* A collective that begins behind the backward is of it, as the host asked for it there, where the
+ * last one was not recorded to its end, too. */
+START_TEST(a_collective_of_the_host_is_cut_off)
+{
+    static const char text[] = HEAD GLOO(0, 40, 45, 50, OP("gloo:all_reduce", 3, 67, 10), 80, 3)
+        GLOO(200, 240, 245, 250, OP("gloo:all_reduce", 3, 267, 10), 280, 4)
+            GLOO(400, 440, 445, 450, , 480, 5) TAIL;
+    char *paths[] = {scratch_put("rank1.et.json", EXECUTION, sizeof EXECUTION - 1),
+                     scratch_put("rank1.json", text, sizeof text - 1)};
+    struct lk_import run = {0};
+    const struct lk_trace *t;
+
+    must(lk_import_run(paths, 2, &(struct lk_import_options){0}, &run));
+    t = &run.traces[0];
+    kineto_assert_span(kineto_span(t, LK_SPAN_COLLECTIVE, 3, 1), 67, 77);
+    kineto_assert_span(kineto_span(t, LK_SPAN_COLLECTIVE, 4, 1), 267, 277);
+    kineto_assert_span(kineto_span(t, LK_SPAN_COLLECTIVE, 5, 0), 450, 460);
+    ck_assert_uint_eq(t->info.n_tensors, 3);
+    ck_assert_uint_eq(t->info.tensors[2].elems, 96);
+    lk_import_fini(&run);
     free(paths[0]);
     free(paths[1]);
 }
@@ -439,5 +463,6 @@ SUITE(import_traces, t)
     tcase_add_test(t, groups_are_smaller_than_the_job);
     tcase_add_test(t, steps_are_chosen);
     tcase_add_test(t, collectives_of_the_host);
+    tcase_add_test(t, a_collective_of_the_host_is_cut_off);
     tcase_add_test(t, one_rank_has_no_kernels);
 }
