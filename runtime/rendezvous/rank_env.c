@@ -115,7 +115,7 @@ static enum lk_status read_mpi(const struct mpi_names *n, struct lk_rank_env *e)
                        "MASTER_ADDR is not set: with ranks on several hosts, say where rank 0 is "
                        "(%s)",
                        n->how);
-    return read_master(e, "127.0.0.1", job ? job : "mpirun");
+    return read_master(e, "127.0.0.1", job ? job : LK_JOB_UNNAMED);
 }
 
 static enum lk_status read_slurm(struct lk_rank_env *e)

@@ -171,7 +171,10 @@ static enum lk_status check_hello(const struct lk_store_server *s, const struct 
         return LK_EPEER;
     }
     if (world != (uint64_t)s->world_size)
-        snprintf(text, size, "this run has %d ranks, not %u", s->world_size, (unsigned)world);
+        snprintf(text, size, "this run has %d ranks, not %u%s", s->world_size, (unsigned)world,
+                 strcmp(s->ticket.job, LK_JOB_UNNAMED) == 0
+                     ? ". If it is another of this host, name each in " LK_JOB_ENV
+                     : "");
     else if (rank >= world)
         snprintf(text, size, "there is no rank %u of %u", (unsigned)rank, (unsigned)world);
     else

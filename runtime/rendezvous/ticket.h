@@ -29,6 +29,9 @@ enum { LK_JOIN_MAX = 48 + LK_JOB_MAX + LK_NONCE_BYTES + 8 };
 #define LK_SECRET_ENV "LOCKSTEP_SECRET"
 #define LK_JOB_ENV    "LOCKSTEP_JOB"
 
+/* The name of the jobs of a launcher that tells none: two of them on one host meet at one port. */
+#define LK_JOB_UNNAMED "mpirun"
+
 /* All zero: no job's name, and no secret, so that anybody can prove to know it. */
 struct lk_ticket {
     char job[LK_JOB_MAX + 1]; /* "": not known; then it is not compared */

@@ -5,7 +5,9 @@
 #include "tests/rigs/shell.h"
 #include "tests/rigs/skip.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 char *mpirun(int i, int n)
 {
@@ -17,8 +19,11 @@ char *mpirun(int i, int n)
 #undef ROW
     };
     const char *const programs[] = {rows[i].debian, "mpirun"};
-    char *words = NULL;
+    char *words = NULL, job[64];
 
+    /* Hydra tells its ranks no job's name, and another test may run one at this time. */
+    snprintf(job, sizeof job, "test %ld", (long)getpid());
+    setenv("LOCKSTEP_JOB", job, 1);
     /* Open MPI refuses root otherwise. */
     setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);

@@ -330,6 +330,20 @@ START_TEST(two_jobs_at_one_port_part)
 }
 END_TEST
 
+/* Launchers that name no job: the refusal says how to name them. */
+START_TEST(jobs_without_a_name_meet)
+{
+    struct lk_ticket unnamed = ticket_of(LK_JOB_UNNAMED);
+    struct lk_store_server *server;
+    int port;
+
+    server = serve(3, &unnamed, &port);
+    join(port, 0, 4, &unnamed,
+         "this run has 3 ranks, not 4. If it is another of this host, name each in LOCKSTEP_JOB");
+    lk_store_server_stop(server, 0);
+}
+END_TEST
+
 /* ---- Users ---- */
 
 START_TEST(the_user_of_a_peer_is_found)
@@ -454,6 +468,7 @@ SUITE(ticket, c)
     tcase_add_test(c, a_store_without_the_secret_is_left);
     tcase_add_test(c, silent_connections_make_way);
     tcase_add_loop_test(c, two_jobs_at_one_port_part, 0, 2);
+    tcase_add_test(c, jobs_without_a_name_meet);
     tcase_add_loop_test(c, the_user_of_a_peer_is_found, 0, 2);
     tcase_add_loop_test(c, other_users_need_a_secret, 0, 2);
     tcase_add_loop_test(c, files_of_a_secret, 0, LK_COUNT(files));
