@@ -210,10 +210,8 @@ static struct lk_coll_modelled formula(const struct lk_coll_model *m, const stru
             lk_coll_cards(&m->rates, per_node) / lk_coll_cards(&m->rates, k->per_node) / uplinks;
         s = lk_alpha_beta_s(&constants, &shape);
         if (!isnan(s) && (isnan(best.seconds) || s < best.seconds))
-            best =
-                (struct lk_coll_modelled){s, k->error, k->fitted,
-                                          a <= LK_ALGO_RING && uplinks <= 1 &&
-                                              (!(shape.hops_intra > 0) || !(shape.hops_inter > 0))};
+            best = (struct lk_coll_modelled){s, k->error, k->fitted,
+                                             a <= LK_ALGO_RING && uplinks <= 1};
     }
     return best;
 }
@@ -389,8 +387,9 @@ struct lk_coll_modelled lk_coll_model_of_set(const struct lk_coll_model *m,
 
 /*
  * Rescale a ring's measured time of point i to another rank count. This applies where only
- * alpha-beta models the collective and all hops use one kind of link. *out_error is the relative
- * sd for each doubling of the ranks.
+ * alpha-beta models the collective. Between nodes of several ranks, too, each hop waits for the
+ * slowest one, which is between nodes. *out_error is the relative sd for each doubling of the
+ * ranks.
  *
  * A ring on K ranks passes chunks of m/K from rank to rank, once a hop. So the hops of m bytes on
  * K ranks are those of m0 bytes with the same chunk on K0 ranks:

@@ -17,7 +17,7 @@ struct lk_coll_modelled {
     double seconds; /* NaN: the model does not apply */
     double error;   /* relative, of the constants */
     bool fitted;    /* to points of this machine, not from a datasheet */
-    bool is_ring;   /* alpha-beta of a ring over one kind of link at its full rate */
+    bool is_ring;   /* alpha-beta of a ring, at its links' full rate */
 };
 
 struct lk_coll_model;
