@@ -172,7 +172,8 @@ struct lk_analysis {
 enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *refs, size_t n_refs,
                           struct lk_analysis *out);
 /* Set what the run's collectives take outside of the job on a cluster, alone_s[i] of bucket i (NaN:
- * not known): alone, and behind another as often as the job's queue; and add the finding of how much slower they are in training. The name is borrowed. */
+ * not known): alone, and behind another as often as the job's queue; and add the finding of how
+ * much slower they are in training. The name is borrowed. */
 enum lk_status lk_analysis_set_alone(struct lk_analysis *a, const char *cluster,
                                      const double *alone_s);
 void lk_analysis_fini(struct lk_analysis *a); /* zeroes it; safe on a zeroed one */

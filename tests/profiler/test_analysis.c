@@ -340,7 +340,8 @@ START_TEST(training_is_compared_with_alone)
     for (size_t i = 0; i < a.n_buckets; i++)
         alone_s[i] = (a.buckets[i].wire_s - 50e-6) / 1.2;
     ck_assert_int_eq(lk_analysis_set_alone(&a, "hand", alone_s), LK_OK);
-    ck_assert(has_finding(&a, "collectives in this job take 1.2 times as long as outside of training on hand: "));
+    ck_assert(has_finding(
+        &a, "collectives in this job take 1.2 times as long as outside of training on hand: "));
     ck_assert_ptr_nonnull(strstr(a.findings[a.n_findings - 1].text,
                                  "each starts 50.0 us late, and takes +20 % beside"));
     for (size_t i = 1; i < a.n_buckets; i++)
