@@ -153,6 +153,7 @@ static void set_misfit(struct lk_grid_model *m, const struct lk_grid_point *poin
         lk_misfit_seen(known ? losses_s : NULL, point->losses_s, point->work_ratio_draws != NULL);
     struct lk_step_parts p = parts_of(point);
 
+    seen.beside = point->work_ratio_draws && a->config.nodes == a->config.world_size;
     a->misfit = lk_misfit_of(&seen, a->step_s, &p);
     a->unseen = seen.by == LK_MISFIT_UNSEEN && fabs(a->misfit.whole - 1) > MISFIT_TOLD;
     a->meeting = lk_meeting_of(&point->shape->model, &a->config);
@@ -314,6 +315,7 @@ static void take_losses(const struct lk_grid_point *point, const struct lk_misfi
         l[own[i]] *= by->own * point->work_ratio;
     l[LK_LOSS_WIRE] = fmax(0, parts.exposed_s + carry->exposed * by->exposed_s) -
                       l[LK_LOSS_OVERLAP] - l[LK_LOSS_LAUNCH];
+    l[LK_LOSS_OVERLAP] += carry->exposed * by->beside_s;
     l[LK_LOSS_STRAGGLER] += carry->wait * by->wait_s;
     l[LK_LOSS_OPTIMIZER] += carry->wait > 0 ? by->optimizer_s : 0;
     lk_losses_close(l, p->step_s);

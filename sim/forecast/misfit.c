@@ -58,6 +58,7 @@ struct lk_misfit_seen lk_misfit_seen(const double *losses_s, const double *model
         .exposed = (losses_s[LK_LOSS_WIRE] + losses_s[LK_LOSS_LAUNCH] + losses_s[LK_LOSS_OVERLAP]) /
                    step_s,
         .rest = losses_s[LK_LOSS_REST] / step_s,
+        .slow_s = fmax(0, losses_s[LK_LOSS_SLOW_RANK] - modelled_s[LK_LOSS_SLOW_RANK]),
         .wait_s = losses_s[LK_LOSS_STRAGGLER] - modelled_s[LK_LOSS_STRAGGLER],
         .optimizer_s = losses_s[LK_LOSS_OPTIMIZER] - modelled_s[LK_LOSS_OPTIMIZER]};
 }
@@ -70,7 +71,9 @@ struct lk_misfit lk_misfit_of(const struct lk_misfit_seen *seen, double measured
     double own_s = explained_s - measured_s * seen->exposed - seen->wait_s - seen->optimizer_s;
 
     if (seen->by == LK_MISFIT_SPLIT && own_s > 0) {
-        m.own = own_s / modelled->own_s;
+        if (seen->beside)
+            m.beside_s = fmax(0, own_s - modelled->own_s - seen->slow_s);
+        m.own = (own_s - m.beside_s) / modelled->own_s;
         m.exposed_s = measured_s * seen->exposed - modelled->exposed_s;
         m.wait_s = seen->wait_s;
         m.optimizer_s = seen->optimizer_s;
@@ -96,13 +99,15 @@ struct lk_misfit lk_misfit_share(const struct lk_misfit *m, double share)
                               .exposed_s = share * m->exposed_s,
                               .wait_s = share * m->wait_s,
                               .optimizer_s = share * m->optimizer_s,
+                              .beside_s = share * m->beside_s,
                               .whole = 1 + share * (m->whole - 1)};
 }
 
 double lk_misfit_step(const struct lk_misfit *m, const struct lk_misfit_carry *carry,
                       const struct lk_step_parts *modelled)
 {
-    double own_s = m->own * modelled->own_s + carry->wait * m->wait_s;
+    double own_s =
+        m->own * modelled->own_s + carry->wait * m->wait_s + carry->exposed * m->beside_s;
     double exposed_s = modelled->exposed_s + carry->exposed * m->exposed_s;
 
     return m->whole *

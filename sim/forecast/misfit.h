@@ -3,6 +3,10 @@
  * where it was seen: a forecast takes a rank's own work as many times as the runs did, adds what
  * they waited and communicated longer, and multiplies the whole step by what nothing explains.
  *
+ * Own work that ranks of one a node have beyond what runs of one rank showed, slow ranks apart, is
+ * what their exchange takes from compute, for nothing else is shared: a forecast adds it as what
+ * they communicated longer.
+ *
  * The runs' losses tell the parts (facts/loss.h). Without them a run of one rank tells a rank's own
  * work, and all beyond it is exposed communication. With neither, nobody knows which part it is of:
  * any share of it may be exposed communication, and the rest multiplies the whole step.
@@ -27,11 +31,14 @@ struct lk_misfit_seen {
     double exposed, rest;       /* SPLIT: shares of the measured step; UNSEEN: exposed's of what
                                    is beyond the model, rest 0 */
     double wait_s, optimizer_s; /* SPLIT: longer than modelled */
+    double slow_s;              /* SPLIT: slower ranks than modelled, 0 or more */
+    bool beside;                /* SPLIT: other own work beyond the model is of the exchange */
 };
 
 struct lk_misfit {
     double own;                            /* measured over modelled */
     double exposed_s, wait_s, optimizer_s; /* beyond the model's */
+    double beside_s;                       /* likewise: own work that is of the exchange */
     double whole;                          /* measured over what is explained */
 };
 
