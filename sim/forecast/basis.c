@@ -32,6 +32,19 @@ double lk_basis_distance(const struct lk_config *at, int anchor_world_size, doub
     return fmin(fabs(log2(times(at, anchor_world_size))), 1 + of_points);
 }
 
+bool lk_basis_grows(const struct lk_config *run, const struct lk_config *c)
+{
+    struct lk_config same = *run;
+    int before = run->nodes > 0 ? run->world_size / run->nodes : 0;
+    int now = c->nodes > 0 ? c->world_size / c->nodes : 0;
+
+    same.world_size = c->world_size;
+    same.nodes = c->nodes;
+    return c->world_size > run->world_size && c->nodes >= run->nodes &&
+           (run->nodes == 1 ? now >= before : now == before) && c->sharding == LK_SHARDING_DDP &&
+           lk_runs_same_config(&same, c);
+}
+
 double lk_basis_scale_error(const struct lk_basis *b, double distance, double cost_sd)
 {
     double one = isnan(b->options.scale_error)

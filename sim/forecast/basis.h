@@ -90,6 +90,12 @@ double lk_basis_distance(const struct lk_config *at, int anchor_world_size, doub
  * as well: it is not drawn twice. A doubling's worth is always left, for what is not their cost.
  */
 double lk_basis_scale_error(const struct lk_basis *b, double distance, double cost_sd);
+/*
+ * Return true if a configuration is that of a run on more ranks, placed so that none shares less:
+ * in the same node or in several as full, or on more nodes of as many ranks. Its step is no faster
+ * than the run's was, but where state is sharded or the machine is changed.
+ */
+bool lk_basis_grows(const struct lk_config *run, const struct lk_config *c);
 /* Return the time of a step's collectives, hidden or not, and at least what ranks add to a step. */
 double lk_basis_shared_s(const struct lk_step_model *m, double alone_s, double step_s);
 /*

@@ -59,10 +59,9 @@ struct lk_grid_model {
     size_t n_draws;
     struct lk_draw *draws;
     double *fresh; /* for each draw, the new run's step over the mean of all runs */
-    double *z_bucket,
-        *z_fixed;     /* standard normal: of a bucket's cost, of what a step takes once, */
-    double *z_tensor; /* of a tensor's cost */
-    double *exposed;  /* share of an unseen misfit that is exposed communication */
+    double *z_bucket, *z_tensor, *z_fixed; /* standard normal: of costs, of what a step has once */
+    double *exposed; /* share of an unseen misfit that is exposed communication */
+    double *slowed;  /* of the point at hand (lk_grid_point.slowed_draws) */
     struct lk_grid_parts parts;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
@@ -84,7 +83,9 @@ static double overlap_of(const struct lk_grid_model *m, const struct lk_grid_poi
 /* Return the estimate of the step, the slowest link's cost in it, without runs of several ranks. */
 static double estimate_of(const struct lk_grid_point *point)
 {
-    return point->work_ratio * lk_grid_point_at(point, point->shape->link / point->work_ratio);
+    double own = point->work_ratio * point->slowed;
+
+    return own * lk_grid_point_at(point, point->shape->link / own);
 }
 
 /* Return the own work over the model's when a step takes this share of a micro-batch once: as much
@@ -98,13 +99,14 @@ static double own_in_draw(const struct lk_grid_model *m, const struct lk_grid_po
                           size_t i)
 {
     return (point->work_ratio_draws ? point->work_ratio_draws[i] : point->compute->factors[i]) *
+           (point->slowed_draws ? point->slowed_draws[i] : point->slowed) *
            fixed_factor(point, point->fixed_sd * m->z_fixed[i]);
 }
 
 /* Return the parts of the estimate. */
 static struct lk_step_parts parts_of(const struct lk_grid_point *point)
 {
-    double own_s = point->work_ratio * point->busy_s;
+    double own_s = point->work_ratio * point->slowed * point->busy_s;
 
     return (struct lk_step_parts){own_s, estimate_of(point) - own_s};
 }
@@ -149,19 +151,28 @@ static void set_misfit(struct lk_grid_model *m, const struct lk_grid_point *poin
 {
     double losses_s[LK_LOSS_COUNT];
     bool known = lk_runs_losses(&m->basis->runs, &a->config, losses_s);
-    struct lk_misfit_seen seen =
-        lk_misfit_seen(known ? losses_s : NULL, point->losses_s, point->work_ratio_draws != NULL);
+    bool alone = point->work_ratio_draws != NULL;
+    struct lk_misfit_seen seen = lk_misfit_seen(known ? losses_s : NULL, point->losses_s, alone);
+    struct lk_grid_point slowed = *point;
     struct lk_step_parts p = parts_of(point);
+    double beside = lk_misfit_beside(&seen, a->step_s, &p);
+    bool told = alone && a->config.nodes == a->config.world_size &&
+                beside * p.own_s > MISFIT_TOLD * a->step_s;
 
-    seen.beside = point->work_ratio_draws && a->config.nodes == a->config.world_size;
+    slowed.slowed = told ? 1 + beside : 1;
+    p = parts_of(&slowed);
     a->misfit = lk_misfit_of(&seen, a->step_s, &p);
+    a->misfit.beside = slowed.slowed - 1;
     a->unseen = seen.by == LK_MISFIT_UNSEEN && fabs(a->misfit.whole - 1) > MISFIT_TOLD;
     a->meeting = lk_meeting_of(&point->shape->model, &a->config);
     for (size_t i = 0; i < m->n_draws; i++) {
         p = draw_of(m, point, i, own_in_draw(m, point, i), 1);
+        slowed.slowed = told ? 1 + lk_misfit_beside(&seen, a->steps[i], &p) : 1;
+        p = draw_of(m, point, i, own_in_draw(m, &slowed, i), 1);
         if (seen.by == LK_MISFIT_UNSEEN)
             seen.exposed = m->exposed[i];
         a->misfits[i] = lk_misfit_of(&seen, a->steps[i], &p);
+        a->misfits[i].beside = slowed.slowed - 1;
     }
 }
 
@@ -315,7 +326,7 @@ static void take_losses(const struct lk_grid_point *point, const struct lk_misfi
         l[own[i]] *= by->own * point->work_ratio;
     l[LK_LOSS_WIRE] = fmax(0, parts.exposed_s + carry->exposed * by->exposed_s) -
                       l[LK_LOSS_OVERLAP] - l[LK_LOSS_LAUNCH];
-    l[LK_LOSS_OVERLAP] += carry->exposed * by->beside_s;
+    l[LK_LOSS_OVERLAP] += parts.own_s * (1 - 1 / point->slowed);
     l[LK_LOSS_STRAGGLER] += carry->wait * by->wait_s;
     l[LK_LOSS_OPTIMIZER] += carry->wait > 0 ? by->optimizer_s : 0;
     lk_losses_close(l, p->step_s);
@@ -343,31 +354,13 @@ static void set_assumed(const struct lk_grid_model *m, const struct lk_grid_poin
         several && p->config.sharding != LK_SHARDING_DDP && !lk_runs_are_sharded(&m->basis->runs);
 }
 
-/*
- * Return true if a configuration is the anchor's on more ranks, placed so that none shares less: in
- * the same node or in several as full, or on more nodes of as many ranks. Its step is no faster
- * than the anchor's was. Sharded state and what a changed machine does are other causes.
- */
-static bool grows_from(const struct lk_grid_model *m, const struct anchor *a,
-                       const struct lk_config *c)
-{
-    struct lk_config same = a->config;
-    int before = a->config.nodes > 0 ? a->config.world_size / a->config.nodes : 0;
-    int now = c->nodes > 0 ? c->world_size / c->nodes : 0;
-
-    same.world_size = c->world_size;
-    same.nodes = c->nodes;
-    return a->misfits && !m->as_is && c->world_size > a->config.world_size &&
-           c->nodes >= a->config.nodes && (a->config.nodes == 1 ? now >= before : now == before) &&
-           c->sharding == LK_SHARDING_DDP && lk_runs_same_config(&same, c);
-}
-
 /* The anchor of a configuration, its own model, and the step that both give. */
 struct anchored {
     struct anchor anchor;
     struct lk_grid_point point;
     struct lk_misfit_carry carry;
     double share; /* of the anchor's misfit that counts here */
+    bool grows;   /* a step is no faster than the anchor's was */
     double step_s;
 };
 
@@ -411,7 +404,6 @@ static void draw_all(const struct lk_grid_model *m, const struct anchored *a,
     double distance = lk_basis_distance(c, p->anchor_world_size, point->shape->of_points);
     double scale_error = lk_basis_scale_error(m->basis, distance, point->shape->cost_sd);
     double batch_sd = point->compute->model.batch_sd, alone, shared_s;
-    bool grows = grows_from(m, anchor, c);
 
     step.optimizer_s /= lk_config_sharers(c);
     alone = lk_basis_alone_s(&step, c->accumulation);
@@ -435,7 +427,7 @@ static void draw_all(const struct lk_grid_model *m, const struct anchored *a,
             in_draw_s = lk_misfit_shared(&misfit, &a->carry, shared_s);
         }
         step_s = lk_basis_with_error(own_s, step_s, in_draw_s, scale_error, w);
-        p->draws_s[i] = fmax(step_s, grows ? anchor->steps[i] : 0) * m->fresh[i];
+        p->draws_s[i] = fmax(step_s, a->grows ? anchor->steps[i] : 0) * m->fresh[i];
     }
 }
 
@@ -471,6 +463,17 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct lk_grid_po
 
 /* ---- Interface ---- */
 
+/* Slow the point's compute as the runs' exchange slowed theirs, in proportion to its own. */
+static void slow_down(struct lk_grid_model *m, struct anchored *a)
+{
+    if (!a->anchor.misfits)
+        return;
+    a->point.slowed = 1 + a->anchor.misfit.beside * a->carry.exposed;
+    for (size_t i = 0; i < m->n_draws; i++)
+        m->slowed[i] = 1 + a->anchor.misfits[i].beside * a->carry.exposed;
+    a->point.slowed_draws = m->slowed;
+}
+
 static enum lk_status anchored_init(struct lk_grid_model *m, struct lk_prediction *p,
                                     struct anchored *a)
 {
@@ -483,11 +486,13 @@ static enum lk_status anchored_init(struct lk_grid_model *m, struct lk_predictio
     LK_PASS(point_model_of_runs(m, &p->config, &a->point));
     meeting = lk_meeting_of(&a->point.shape->model, &p->config);
     a->carry = lk_misfit_carry(&a->anchor.meeting, &meeting);
+    slow_down(m, a);
     parts = parts_of(&a->point);
     LK_PASS(set_share(m, &p->config, p->anchor_world_size, a));
     a->anchor.misfit = lk_misfit_share(&a->anchor.misfit, a->share);
     a->step_s = lk_misfit_step(&a->anchor.misfit, &a->carry, &parts);
-    if (grows_from(m, &a->anchor, &p->config))
+    a->grows = a->anchor.misfits && !m->as_is && lk_basis_grows(&a->anchor.config, &p->config);
+    if (a->grows)
         a->step_s = fmax(a->step_s, a->anchor.step_s);
     return LK_OK;
 }
@@ -541,7 +546,8 @@ enum lk_status lk_grid_model_create(const struct lk_basis *b, struct lk_grid_mod
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct lk_grid_model){.basis = b, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 12 * n, sizeof *m->fresh));
+    LK_TRY(lk_alloc(&m->fresh, 13 * n, sizeof *m->fresh));
+    m->slowed = m->fresh + 12 * n;
     m->z_bucket = m->fresh + 4 * n;
     m->z_fixed = m->fresh + 5 * n;
     z_hook = m->fresh + 6 * n;

@@ -381,6 +381,7 @@ enum lk_status lk_grid_point_init(struct lk_grid_parts *g, const struct lk_bucke
     of = &g->shapes[shape].model.step;
     LK_PASS(lk_grid_straggler_of(g, of, meets_once(of) ? c->accumulation : 1, &straggler));
     *point = (struct lk_grid_point){.work_ratio = 1,
+                                    .slowed = 1,
                                     .shape = &g->shapes[shape],
                                     .compute = &g->computes[compute],
                                     .straggler = &g->stragglers[straggler]};

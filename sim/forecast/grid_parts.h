@@ -123,6 +123,9 @@ struct lk_grid_point {
      * tells, and it is as well known as the compute. */
     double work_ratio;
     const double *work_ratio_draws;
+    /* Its own work over that without exchange, and of each draw; NULL: the same in each. */
+    double slowed;
+    const double *slowed_draws;
     /* The share of a micro-batch that a step takes once, and how its own work follows it. */
     double fixed_sd, per_fixed;
     double losses_s[LK_LOSS_COUNT]; /* at factor 1 */

@@ -63,17 +63,30 @@ struct lk_misfit_seen lk_misfit_seen(const double *losses_s, const double *model
         .optimizer_s = losses_s[LK_LOSS_OPTIMIZER] - modelled_s[LK_LOSS_OPTIMIZER]};
 }
 
+/* Return the own work of a measured step whose losses are known. */
+static double own_of(const struct lk_misfit_seen *seen, double measured_s)
+{
+    return measured_s * (1 - seen->rest) - measured_s * seen->exposed - seen->wait_s -
+           seen->optimizer_s;
+}
+
+double lk_misfit_beside(const struct lk_misfit_seen *seen, double measured_s,
+                        const struct lk_step_parts *modelled)
+{
+    if (seen->by != LK_MISFIT_SPLIT)
+        return 0;
+    return fmax(0, own_of(seen, measured_s) - modelled->own_s - seen->slow_s) / modelled->own_s;
+}
+
 struct lk_misfit lk_misfit_of(const struct lk_misfit_seen *seen, double measured_s,
                               const struct lk_step_parts *modelled)
 {
     struct lk_misfit m = lk_misfit_none;
     double explained_s = measured_s * (1 - seen->rest);
-    double own_s = explained_s - measured_s * seen->exposed - seen->wait_s - seen->optimizer_s;
+    double own_s = own_of(seen, measured_s);
 
     if (seen->by == LK_MISFIT_SPLIT && own_s > 0) {
-        if (seen->beside)
-            m.beside_s = fmax(0, own_s - modelled->own_s - seen->slow_s);
-        m.own = (own_s - m.beside_s) / modelled->own_s;
+        m.own = own_s / modelled->own_s;
         m.exposed_s = measured_s * seen->exposed - modelled->exposed_s;
         m.wait_s = seen->wait_s;
         m.optimizer_s = seen->optimizer_s;
@@ -99,15 +112,14 @@ struct lk_misfit lk_misfit_share(const struct lk_misfit *m, double share)
                               .exposed_s = share * m->exposed_s,
                               .wait_s = share * m->wait_s,
                               .optimizer_s = share * m->optimizer_s,
-                              .beside_s = share * m->beside_s,
+                              .beside = m->beside,
                               .whole = 1 + share * (m->whole - 1)};
 }
 
 double lk_misfit_step(const struct lk_misfit *m, const struct lk_misfit_carry *carry,
                       const struct lk_step_parts *modelled)
 {
-    double own_s =
-        m->own * modelled->own_s + carry->wait * m->wait_s + carry->exposed * m->beside_s;
+    double own_s = m->own * modelled->own_s + carry->wait * m->wait_s;
     double exposed_s = modelled->exposed_s + carry->exposed * m->exposed_s;
 
     return m->whole *

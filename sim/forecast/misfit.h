@@ -4,8 +4,8 @@
  * they waited and communicated longer, and multiplies the whole step by what nothing explains.
  *
  * Own work that ranks of one a node have beyond what runs of one rank showed, slow ranks apart, is
- * what their exchange takes from compute, for nothing else is shared: a forecast adds it as what
- * they communicated longer.
+ * what their exchange takes from compute, for nothing else is shared: a forecast models compute as
+ * much slower as there is exchange.
  *
  * The runs' losses tell the parts (facts/loss.h). Without them a run of one rank tells a rank's own
  * work, and all beyond it is exposed communication. With neither, nobody knows which part it is of:
@@ -32,14 +32,14 @@ struct lk_misfit_seen {
                                    is beyond the model, rest 0 */
     double wait_s, optimizer_s; /* SPLIT: longer than modelled */
     double slow_s;              /* SPLIT: slower ranks than modelled, 0 or more */
-    bool beside;                /* SPLIT: other own work beyond the model is of the exchange */
 };
 
 struct lk_misfit {
     double own;                            /* measured over modelled */
     double exposed_s, wait_s, optimizer_s; /* beyond the model's */
-    double beside_s;                       /* likewise: own work that is of the exchange */
-    double whole;                          /* measured over what is explained */
+    double
+        beside;   /* how much slower the exchange makes compute, relatively: in the model's parts */
+    double whole; /* measured over what is explained */
 };
 
 /* The exchange of a configuration's ranks in a step; one rank exchanges nothing. */
@@ -69,6 +69,10 @@ double lk_misfit_exposed(double quantile);
  * rank's own work. */
 struct lk_misfit_seen lk_misfit_seen(const double *losses_s, const double *modelled_s,
                                      bool own_known);
+/* Return how much slower the exchange makes compute, relatively, of ranks of one a node, where runs
+ * of one rank tell their own work. */
+double lk_misfit_beside(const struct lk_misfit_seen *seen, double measured_s,
+                        const struct lk_step_parts *modelled);
 /* Compare a measured step with the model's parts: the step by the misfit is measured_s again. */
 struct lk_misfit lk_misfit_of(const struct lk_misfit_seen *seen, double measured_s,
                               const struct lk_step_parts *modelled);
