@@ -463,14 +463,14 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct lk_grid_po
 
 /* ---- Interface ---- */
 
-/* Slow the point's compute as the runs' exchange slowed theirs, in proportion to its own. */
+/* Slow the point's compute as the runs' exchange slowed theirs, by as much as it has of it. */
 static void slow_down(struct lk_grid_model *m, struct anchored *a)
 {
     if (!a->anchor.misfits)
         return;
-    a->point.slowed = 1 + a->anchor.misfit.beside * a->carry.exposed;
+    a->point.slowed = 1 + a->anchor.misfit.beside * a->carry.beside;
     for (size_t i = 0; i < m->n_draws; i++)
-        m->slowed[i] = 1 + a->anchor.misfits[i].beside * a->carry.exposed;
+        m->slowed[i] = 1 + a->anchor.misfits[i].beside * a->carry.beside;
     a->point.slowed_draws = m->slowed;
 }
 

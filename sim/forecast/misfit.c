@@ -26,7 +26,7 @@ struct lk_meeting lk_meeting_of(const struct lk_config_model *m, const struct lk
 
 struct lk_misfit_carry lk_misfit_carry(const struct lk_meeting *from, const struct lk_meeting *to)
 {
-    struct lk_misfit_carry carry = {0, 0};
+    struct lk_misfit_carry carry = {0};
 
     if (!(from->times > 0))
         return carry;
@@ -35,6 +35,7 @@ struct lk_misfit_carry lk_misfit_carry(const struct lk_meeting *from, const stru
         carry.exposed = carry.wait * to->cost_s / from->cost_s;
     else
         carry.exposed = carry.wait * to->bytes / from->bytes;
+    carry.beside = fmin(1, carry.exposed);
     return carry;
 }
 

@@ -4,8 +4,8 @@
  * they waited and communicated longer, and multiplies the whole step by what nothing explains.
  *
  * Own work that ranks of one a node have beyond what runs of one rank showed, slow ranks apart, is
- * what their exchange takes from compute, for nothing else is shared: a forecast models compute as
- * much slower as there is exchange.
+ * what their exchange takes from compute, for nothing else is shared: a forecast models compute
+ * less slow where there is less exchange, and as slow where there is more, since nobody saw that.
  *
  * The runs' losses tell the parts (facts/loss.h). Without them a run of one rank tells a rank's own
  * work, and all beyond it is exposed communication. With neither, nobody knows which part it is of:
@@ -37,9 +37,8 @@ struct lk_misfit_seen {
 struct lk_misfit {
     double own;                            /* measured over modelled */
     double exposed_s, wait_s, optimizer_s; /* beyond the model's */
-    double
-        beside;   /* how much slower the exchange makes compute, relatively: in the model's parts */
-    double whole; /* measured over what is explained */
+    double whole;                          /* measured over what is explained */
+    double beside; /* how much slower the exchange makes compute, relatively; own has none of it */
 };
 
 /* The exchange of a configuration's ranks in a step; one rank exchanges nothing. */
@@ -54,7 +53,7 @@ struct lk_meeting lk_meeting_of(const struct lk_config_model *m, const struct lk
  * same kind are as much longer as their cost, those over other links only as they have more bytes.
  */
 struct lk_misfit_carry {
-    double exposed, wait;
+    double exposed, wait, beside;
 };
 struct lk_misfit_carry lk_misfit_carry(const struct lk_meeting *from, const struct lk_meeting *to);
 

@@ -5,6 +5,7 @@
 #include "sim/collective/coll_cost.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/engine.h"
+#include "tests/rigs/step_ways.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -82,18 +83,7 @@ END_TEST
 
 /* ---- The step ---- */
 
-typedef enum lk_status (*run_fn)(const struct lk_step_model *, const struct lk_sim_request *,
-                                 struct lk_sim_result *);
-
-static enum lk_status run_engine(const struct lk_step_model *m, const struct lk_sim_request *q,
-                                 struct lk_sim_result *out)
-{
-    return lk_engine_run(m, q, NULL, out);
-}
-
-static const run_fn ways[] = {run_engine, lk_closed_form_run};
-
-static double step_s(run_fn way, const struct lk_step_model *m)
+static double step_s(step_way way, const struct lk_step_model *m)
 {
     struct lk_sim_request q = {.steps = 8, .seed = 1};
     struct lk_sim_result r;
@@ -154,9 +144,9 @@ START_TEST(a_step_by_hand)
         colls[k].late = rows[_i].late;
         colls[k].every_micro_batch = rows[_i].accumulation > 1;
     }
-    for (size_t w = 0; w < LK_COUNT(ways); w++)
-        ck_assert_msg(fabs(step_s(ways[w], &m) - 1e-3 * rows[_i].want_ms) < 1e-8, "%s: %.9g s",
-                      rows[_i].name, step_s(ways[w], &m));
+    for (size_t w = 0; w < STEP_WAYS; w++)
+        ck_assert_msg(fabs(step_s(step_ways[w], &m) - 1e-3 * rows[_i].want_ms) < 1e-8, "%s: %.9g s",
+                      rows[_i].name, step_s(step_ways[w], &m));
 }
 END_TEST
 

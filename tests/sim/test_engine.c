@@ -2,21 +2,11 @@
 #include "base/array.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/engine.h"
+#include "tests/rigs/step_ways.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
 #include <string.h>
-
-typedef enum lk_status (*run_fn)(const struct lk_step_model *, const struct lk_sim_request *,
-                                 struct lk_sim_result *);
-
-static enum lk_status run_engine(const struct lk_step_model *m, const struct lk_sim_request *q,
-                                 struct lk_sim_result *out)
-{
-    return lk_engine_run(m, q, NULL, out);
-}
-
-static const run_fn ways[] = {run_engine, lk_closed_form_run};
 
 #define BUCKET(share, cost)                                                                        \
     {                                                                                              \
@@ -206,7 +196,7 @@ START_TEST(by_hand)
     struct lk_sim_request q = {.steps = 5, .seed = 1};
     struct lk_sim_result r;
 
-    ck_assert_int_eq(ways[_i % 2](&m, &q, &r), LK_OK);
+    ck_assert_int_eq(step_ways[_i % 2](&m, &q, &r), LK_OK);
     ck_assert_uint_eq(r.n, 5);
     /* Durations are rounded to ns and slowdowns to 2^-20: 1e-5 ms covers a step's roundings. */
     for (size_t i = 0; i < r.n; i++)

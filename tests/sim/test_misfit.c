@@ -35,14 +35,32 @@ START_TEST(own_work_by_hand)
     ck_assert_double_eq_tol(beside, rows[_i].beside, 1e-9);
     ck_assert_double_eq_tol(m.own, rows[_i].own, 1e-9);
     ck_assert_double_eq_tol(m.exposed_s, 4e-3, 1e-9);
-    ck_assert_double_eq_tol(lk_misfit_step(&m, &(struct lk_misfit_carry){1, 1}, &slowed), 0.115,
+    ck_assert_double_eq_tol(lk_misfit_step(&m, &(struct lk_misfit_carry){1, 1, 1}, &slowed), 0.115,
                             1e-9);
     seen = lk_misfit_seen(NULL, modelled_s, true); /* nobody knows the parts */
     ck_assert_double_eq(lk_misfit_beside(&seen, 0.115, &modelled), 0);
 }
 END_TEST
 
+/* A slower network, or more ranks, makes compute no slower than the runs saw it; less exchange
+ * does. */
+START_TEST(compute_follows_the_exchange)
+{
+    static const double cost[] = {0, 0.5, 1, 10}, want[] = {0, 0.5, 1, 1};
+    const struct lk_meeting runs = {.cost_s = 1, .bytes = 1, .times = 1};
+
+    for (size_t i = 0; i < LK_COUNT(cost); i++) {
+        const struct lk_meeting other = {.cost_s = cost[i], .bytes = 1, .times = 1};
+        struct lk_misfit_carry carry = lk_misfit_carry(&runs, &other);
+
+        ck_assert_double_eq_tol(carry.exposed, cost[i], 1e-12);
+        ck_assert_double_eq_tol(carry.beside, want[i], 1e-12);
+    }
+}
+END_TEST
+
 SUITE(misfit, c)
 {
+    tcase_add_test(c, compute_follows_the_exchange);
     tcase_add_loop_test(c, own_work_by_hand, 0, LK_COUNT(rows));
 }
