@@ -127,6 +127,11 @@ double lk_stats_mean(const double *v, size_t n)
     return mean + rest / (double)n;
 }
 
+double lk_stats_between(double a, double b, double share)
+{
+    return a * (1 - share) + b * share;
+}
+
 double lk_stats_quantile_sorted(const double *sorted, size_t n, double q)
 {
     double position = (q < 0 ? 0 : q > 1 ? 1 : q) * (double)(n - 1);

@@ -26,6 +26,10 @@ struct lk_summary {
 /* Summarise v[0..n). pre: n > 0. LK_ENOMEM is possible: the samples are copied and sorted. */
 enum lk_status lk_stats_summary(const double *v, size_t n, struct lk_summary *out);
 
+/* Return a where share is 0, b where it is 1, and what lies between in proportion: never below 0,
+ * not by rounding either, where neither of them is. pre: share in [0, 1]. */
+double lk_stats_between(double a, double b, double share);
+
 /*
  * Return quantile q in [0, 1] of a sorted array by linear interpolation between order statistics
  * (Hyndman and Fan, type 7: numpy's and R's default). pre: n > 0.

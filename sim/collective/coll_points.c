@@ -191,11 +191,12 @@ out:
 static double set_value(const struct lk_coll_set *s, const double *values, double bytes)
 {
     size_t next = lk_coll_set_at(s, bytes), i = next ? next - 1 : 0;
+    double share;
 
     if (!next || bytes > s->bytes[next])
         return values[next];
-    return values[i] + (values[next] - values[i]) * log(bytes / s->bytes[i]) /
-                           log(s->bytes[next] / s->bytes[i]);
+    share = fmin(1, log(bytes / s->bytes[i]) / log(s->bytes[next] / s->bytes[i]));
+    return lk_stats_between(values[i], values[next], share);
 }
 
 double lk_coll_set_sd(const struct lk_coll_set *s, double bytes)

@@ -90,7 +90,7 @@ static double measured_kappa(const struct lk_cluster *c, int ranks, double z)
         double x1 = c->kappa[i].ranks, y1 = draw_kappa(&c->kappa[i].kappa, z);
 
         if (ranks <= x1)
-            return x1 > x0 ? y0 + (y1 - y0) * (ranks - x0) / (x1 - x0) : y1;
+            return x1 > x0 ? lk_stats_between(y0, y1, (ranks - x0) / (x1 - x0)) : y1;
         x0 = x1;
         y0 = y1;
     }

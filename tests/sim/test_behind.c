@@ -81,6 +81,35 @@ START_TEST(two_timings_tell)
 }
 END_TEST
 
+/* Whatever was timed, it takes no less behind another: at every size timed and between them. */
+START_TEST(never_less_than_nothing)
+{
+    enum { SIZES = 5, TABLES = 2000 };
+    struct lk_rng rng = lk_rng_init(5, 0);
+
+    for (int table = 0; table < TABLES; table++) {
+        struct lk_cluster_point p[2 * SIZES];
+        uint64_t bytes = 1;
+
+        for (int i = 0; i < SIZES; i++) {
+            double alone_s = 1e-5 * (1 + 99 * lk_rng_uniform(&rng));
+
+            bytes += 1 + lk_rng_below(&rng, 20 * bytes);
+            p[i] = point(2, bytes, alone_s, LK_TIMING_ALONE);
+            p[SIZES + i] =
+                point(2, bytes, alone_s * exp(lk_rng_normal(&rng)), LK_TIMING_BACK_TO_BACK);
+        }
+        for (int i = 0; i < SIZES; i++) {
+            struct lk_cost at = cost_at(p, LK_COUNT(p), LK_ALL_REDUCE, 2, p[i].bytes);
+            struct lk_cost beside = cost_at(p, LK_COUNT(p), LK_ALL_REDUCE, 2, p[i].bytes - 1);
+
+            ck_assert_msg(at.behind >= 0 && beside.behind >= 0, "table %d: %g, %g", table,
+                          at.behind, beside.behind);
+        }
+    }
+}
+END_TEST
+
 /* ---- The step ---- */
 
 static double step_s(step_way way, const struct lk_step_model *m)
@@ -191,6 +220,7 @@ END_TEST
 SUITE(behind, c)
 {
     tcase_add_test(c, two_timings_tell);
+    tcase_add_test(c, never_less_than_nothing);
     tcase_add_loop_test(c, a_step_by_hand, 0, LK_COUNT(rows));
     tcase_add_test(c, more_speed_is_never_slower);
 }
