@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 /* X(command): lk_command_<command>, in the order of the help. */
@@ -114,31 +113,6 @@ static void occupy_standard_descriptors(void)
             _Exit(lk_status_exit_code(LK_EIO));
 }
 
-/*
- * Start again with an OpenBLAS of one thread where memory is limited: its other threads, which it
- * starts as it is loaded and which nobody uses, wait for ever for memory that they do not get, and
- * the program's end waits for them.
- */
-static void restart_with_one_blas_thread(char **argv)
-{
-    static const char threads[] = "OPENBLAS_NUM_THREADS", before[] = "LOCKSTEP_BLAS_THREADS";
-    const char *kept = getenv(before), *now = getenv(threads);
-    struct rlimit space;
-
-    if (!kept) {
-        if (getrlimit(RLIMIT_AS, &space) || space.rlim_cur == RLIM_INFINITY)
-            return;
-        if (!setenv(before, now ? now : "", 1) && !setenv(threads, "1", 1))
-            (void)execv("/proc/self/exe", argv); /* if that fails, go on */
-        kept = getenv(before);
-    }
-    if (kept && *kept)
-        (void)setenv(threads, kept, 1); /* what we start inherits it as it was */
-    else
-        (void)unsetenv(threads);
-    (void)unsetenv(before);
-}
-
 int main(int argc, char **argv)
 {
     const struct lk_command *c = NULL;
@@ -146,7 +120,6 @@ int main(int argc, char **argv)
     enum lk_status st = LK_OK;
 
     occupy_standard_descriptors();
-    restart_with_one_blas_thread(argv);
     outlive_reader();
     lk_limits_report_size();
 

@@ -191,7 +191,7 @@ int main(int argc, char **argv)
 
     LK_TRY(read_sizes(argc, argv, &s));
     LK_TRY(make_buffers(&b, &s));
-    lk_kernels_init();
+    LK_TRY(lk_kernels_init());
     printf("# samples %zu, context %zu, channels %zu, heads %zu, vocab %zu, one thread\n",
            s.samples, s.context, s.channels, s.heads, s.vocab);
     printf("# %-24s %-10s %10s %9s %8s\n", "op", "", "us", "Gflop/s", "GB/s");

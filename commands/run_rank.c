@@ -13,6 +13,7 @@
 #include "commands/run_kinds.h"
 #include "commands/run_signals.h"
 #include "commands/share_gpu.h"
+#include "kernels/ops.h"
 #include "profiler/analysis/run_set.h"
 #include "runtime/device/machine.h"
 #include "runtime/device/machine_load.h"
@@ -471,6 +472,8 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
     lk_log_set_rank(env->rank);
     LK_TRY(share(o, env));
     LK_TRY(run_options_train(o, env->rank, env->world_size, env->local_rank, &c));
+    if (!strcmp(c.device, "cpu"))
+        LK_TRY(lk_kernels_init()); /* while there is one thread */
     LK_TRY(run_kind_slowdown(o, env->rank, env->world_size, &kind));
     c.device_config.slowdown *= kind;
     LK_TRY(choose_directory(&r));

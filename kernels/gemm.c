@@ -3,7 +3,6 @@
  * the inner loop reads consecutive floats for every transposition; its tile of c stays in
  * registers.
  */
-#include "kernels/blas.h"
 #include "kernels/impl.h"
 
 /* The arguments of lk_gemm. */
@@ -16,35 +15,96 @@ struct gemm {
 };
 
 #ifdef LK_HAVE_OPENBLAS
+#include "base/array.h"
+#include "base/library.h"
 #include "base/limits.h"
 
 #include <cblas.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* OpenBLAS maps so much for a thread that multiplies. It tries for ever where that is refused. As
  * much again is for the stacks and heaps of a rank's threads. */
 enum { BLAS_BUFFER_BYTES = 128 << 20, BLAS_BUFFERS = 2 };
 
-void lk_kernels_init(void)
+static struct blas {
+    void (*sgemm)(enum CBLAS_ORDER, enum CBLAS_TRANSPOSE, enum CBLAS_TRANSPOSE, blasint m,
+                  blasint n, blasint k, float alpha, const float *a, blasint a_stride,
+                  const float *b, blasint b_stride, float beta, float *c, blasint c_stride);
+    char *(*config)(void);
+} blas;
+
+static enum lk_status open_blas(void)
 {
-    openblas_set_num_threads(1);
+    static const char *const files[] = {"libopenblas.so.0", "libopenblas.so", NULL};
+    static const struct lk_library_symbol symbols[] = {
+        {"cblas_sgemm", offsetof(struct blas, sgemm)},
+        {"openblas_get_config", offsetof(struct blas, config)},
+    };
+    static const struct lk_library_spec spec = {.name = "OpenBLAS",
+                                                .files = files,
+                                                .symbols = symbols,
+                                                .n_symbols = LK_COUNT(symbols),
+                                                .stays = true};
+    static struct lk_library *library; /* for good */
+
+    return lk_library_open(&spec, &blas, &library);
 }
 
-enum lk_status lk_blas_check_memory(void)
+/* Open OpenBLAS with one thread, as it takes their number from the environment when it is loaded.
+ * What this process starts finds the environment as it was. */
+static enum lk_status open_with_one_thread(void)
 {
-    return lk_limits_memory(BLAS_BUFFERS, BLAS_BUFFER_BYTES, "OpenBLAS");
+    static const char threads[] = "OPENBLAS_NUM_THREADS";
+    const char *now = getenv(threads);
+    enum lk_status st = LK_OK;
+    char *before = NULL;
+
+    if (now && !strcmp(now, "1"))
+        return open_blas();
+    if (now)
+        LK_TRY(lk_strdup(&before, now));
+    if (setenv(threads, "1", 1))
+        LK_TRY(lk_fail(LK_ENOMEM, "setenv: %s", strerror(errno)));
+    st = open_blas();
+    if (before ? setenv(threads, before, 1) : unsetenv(threads))
+        LK_KEEP(lk_fail(LK_ENOMEM, "setenv: %s", strerror(errno)));
+out:
+    free(before);
+    return st;
+}
+
+static enum lk_status open_once(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    enum lk_status st = LK_OK;
+
+    pthread_mutex_lock(&lock);
+    if (!blas.sgemm)
+        st = open_with_one_thread();
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+enum lk_status lk_kernels_init(void)
+{
+    LK_PASS(lk_limits_memory(BLAS_BUFFERS, BLAS_BUFFER_BYTES, "OpenBLAS"));
+    return open_once();
 }
 
 const char *lk_kernels_blas(void)
 {
-    return openblas_get_config();
+    return open_once() == LK_OK ? blas.config() : lk_error_text();
 }
 
 static void multiply(const struct gemm *g)
 {
-    cblas_sgemm(CblasRowMajor, g->a.transposed ? CblasTrans : CblasNoTrans,
-                g->b.transposed ? CblasTrans : CblasNoTrans, (int)g->m, (int)g->n, (int)g->k,
-                g->alpha, g->a.at, (int)g->a.stride, g->b.at, (int)g->b.stride, g->beta, g->c,
-                (int)g->c_stride);
+    blas.sgemm(CblasRowMajor, g->a.transposed ? CblasTrans : CblasNoTrans,
+               g->b.transposed ? CblasTrans : CblasNoTrans, (int)g->m, (int)g->n, (int)g->k,
+               g->alpha, g->a.at, (int)g->a.stride, g->b.at, (int)g->b.stride, g->beta, g->c,
+               (int)g->c_stride);
 }
 
 #else
@@ -55,11 +115,7 @@ enum {
     PANEL_DEPTH = 256 /* a panel of b is 16 KiB: half of a first-level cache */
 };
 
-void lk_kernels_init(void)
-{
-}
-
-enum lk_status lk_blas_check_memory(void)
+enum lk_status lk_kernels_init(void)
 {
     return LK_OK;
 }

@@ -118,9 +118,15 @@ enum { LK_OP_ARGS_MAX = 192 };
 LK_OP_LIST(LK_OP_EXTERN_)
 #undef LK_OP_EXTERN_
 
-/* Prepare the libraries that the cpu ops use: OpenBLAS gets one thread, since a rank has one core.
- * A cpu device calls it before its first op. Safe to call again. */
-void lk_kernels_init(void);
+/*
+ * Prepare what the cpu ops use, before the first of them: OpenBLAS is loaded, with one thread,
+ * since a rank has one core. (Its others, one a processor of the machine, would yield for some 20
+ * ms in every program that it is linked with.) Safe to call again, by any thread; the first call,
+ * which changes the environment for a moment, comes before a program's threads where that is
+ * possible. LK_EUNSUPPORTED: no OpenBLAS is found; LK_ENOMEM: the system refuses the memory that
+ * OpenBLAS, which tries for ever, maps for a thread that multiplies.
+ */
+enum lk_status lk_kernels_init(void);
 
 /* Return which library multiplies matrices, with its version and the processor that it chose code
  * for. */

@@ -4,12 +4,13 @@
  *
  *     test_lockstep [--jobs N] [SUITE... | -SUITE...]
  *
- * Each suite runs in a process of its own, N at a time (default: one a processor and one more, as
- * suites of processes and timeouts mostly wait), with its output in a file that is shown whole when
+ * Each suite runs in a process of its own, N at a time (default: three a processor, as suites of
+ * processes, pages and timeouts mostly wait), with its output in a file that is shown whole when
  * the suite ends badly; the failures are repeated at the end. A single suite runs in this process,
  * for a debugger. The last line is `N passed, N failed, N skipped`; the exit status says whether
  * anything failed.
  */
+#include "kernels/ops.h"
 #include "tests/rigs/skip.h"
 
 #include <check.h>
@@ -30,10 +31,29 @@
 
 /* The suites that take longest start first, so that none of them runs alone at the end. */
 static const char *const long_suites[] = {
-    "check_gpu",  "comm_nccl_cuda",    "shim_orders", "shim_races",   "dnn_plans_cuda",
-    "run_faults", "trainer_nccl_cuda", "intervals",   "place",        "busy_host",
-    "same_place", "grid_model",        "throughput",  "trainer_cuda", "cluster_compare",
-    "run",        "nccl_threads",
+    "check_gpu",
+    "page_whatif",
+    "trainer_nccl_cuda",
+    "comm_nccl_cuda",
+    "report_page",
+    "shim_orders",
+    "shim_races",
+    "run_mpi",
+    "dnn_plans_cuda",
+    "run_faults",
+    "launchers",
+    "run_hosts",
+    "ledger",
+    "intervals",
+    "place",
+    "busy_host",
+    "same_place",
+    "grid_model",
+    "throughput",
+    "trainer_cuda",
+    "cluster_compare",
+    "run",
+    "nccl_threads",
 };
 enum { N_LONG = sizeof long_suites / sizeof *long_suites };
 
@@ -228,7 +248,7 @@ int main(int argc, char **argv)
 {
     struct result *results = mmap(NULL, sizeof *results * N_JOBS, PROT_READ | PROT_WRITE,
                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    long parallel = sysconf(_SC_NPROCESSORS_ONLN) + 1;
+    long parallel = 3 * sysconf(_SC_NPROCESSORS_ONLN);
     int first = 1, chosen, run = 0, failed = 0, skipped = 0;
 
     if (argc > 2 && !strcmp(argv[1], "--jobs")) {
@@ -241,12 +261,19 @@ int main(int argc, char **argv)
         }
         first = 3;
     }
+    if (lk_kernels_init() != LK_OK) { /* for tests of the ops */
+        fprintf(stderr, "test_lockstep: %s\n", lk_error_text());
+        return 2;
+    }
     chosen = choose(argc - first, argv + first);
     if (chosen < 0 || results == MAP_FAILED)
         return 2;
     /* Seconds after which libcheck ends a test: only a hang takes as long on any machine. */
     setenv("CK_DEFAULT_TIMEOUT", "600", 0);
     setenv("LOCKSTEP_LEDGER", "none", 1); /* forecasts of files of the tests are not kept */
+    /* A thread of OpenBLAS that has nothing to do yields for some 20 ms in every program started.
+     */
+    setenv("OPENBLAS_NUM_THREADS", "1", 0);
     if (chosen == 1) {
         for (int i = 0; i < N_JOBS; i++)
             if (jobs[i].wanted)

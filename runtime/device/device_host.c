@@ -9,7 +9,6 @@
 #include "base/array.h"
 #include "base/thread.h"
 #include "base/units.h"
-#include "kernels/blas.h"
 #include "kernels/narrow.h"
 #include "kernels/ops.h"
 #include "runtime/device/device_impl.h"
@@ -373,8 +372,7 @@ static void thread_sleep(struct thread_stream *t, struct lk_deadline deadline)
 static enum lk_status cpu_open(struct lk_device *d)
 {
     (void)d;
-    lk_kernels_init();
-    return lk_blas_check_memory();
+    return lk_kernels_init();
 }
 
 static void cpu_run_op(struct lk_stream *s, const struct lk_stream_command *c, struct lk_span *span)

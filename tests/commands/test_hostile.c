@@ -31,7 +31,7 @@ static bool has_sanitizer(void)
 
 /* ---- What the system gives ---- */
 
-/* OpenBLAS would wait for memory for ever: in its own threads at the end, and in each product. */
+/* OpenBLAS would wait for memory for ever: in threads that nobody uses, and in each product. */
 START_TEST(too_little_memory_is_named)
 {
     struct shell_result r = shell_run(PROGRAM " --version | grep OpenBLAS");
@@ -44,6 +44,8 @@ START_TEST(too_little_memory_is_named)
     assert_says(&r, 0, "OpenBLAS");
     r = shell_run("(ulimit -v 240000; " TINY ") 2>&1", scratch_dir);
     assert_says(&r, 1, "OpenBLAS needs 256 MiB of address space");
+    r = shell_run("(ulimit -v 600000; export OPENBLAS_NUM_THREADS=64; " TINY ") 2>&1", scratch_dir);
+    assert_says(&r, 0, "analyze");
     /* What is started finds its environment as it was. */
     r = shell_run("(ulimit -v 2000000; export OPENBLAS_NUM_THREADS=3; " PROGRAM
                   " profile --out '%s/p' -- sh -c 'echo $OPENBLAS_NUM_THREADS') 2>&1",

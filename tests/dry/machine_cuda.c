@@ -263,7 +263,10 @@ __attribute__((constructor)) static void start(int argc, char **argv)
     bool calibrates = argc > 1 && !strcmp(argv[1], "calibrate");
     bool large = calibrates || !strcmp(program, "kernels_cuda");
 
-    lk_kernels_init(); /* the CPU computes */
+    if (lk_kernels_init() != LK_OK) { /* the CPU computes */
+        fprintf(stderr, "%s\n", lk_error_text());
+        _exit(EXIT_FAILURE);
+    }
     fake_cuda_reset(1);
     fake_cuda.tf32 = true;
     fake_cuda.host_threads = true;

@@ -559,7 +559,6 @@ END_TEST
 SUITE(kernels, tc)
 {
     tcase_add_checked_fixture(tc, NULL, pairs_free);
-    lk_kernels_init();
     tcase_add_loop_test(tc, matmul_forward_matches, 0, 8 * n_shapes);
     tcase_add_loop_test(tc, matmul_backward_matches, 0, 4 * n_shapes);
     tcase_add_loop_test(tc, encoder_matches, 0, 2 * n_texts);
