@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <sys/prctl.h>
 
 struct lk_deadline lk_deadline_in(uint64_t timeout_ns)
@@ -53,8 +54,10 @@ void lk_sleep_until_ns(uint64_t monotonic_at_ns)
 
 void lk_nap_ns(uint64_t ns)
 {
+    static _Thread_local bool prompt;
     const struct timespec t = to_timespec(ns);
 
-    (void)prctl(PR_SET_TIMERSLACK, (unsigned long)LK_NS_PER_US);
+    if (!prompt)
+        prompt = !prctl(PR_SET_TIMERSLACK, (unsigned long)LK_NS_PER_US);
     (void)nanosleep(&t, NULL);
 }

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "facts/trace.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -429,11 +430,20 @@ static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_stream_co
 
 /* ---- Waiting ---- */
 
+/* Nap for a thousandth of the time waited since began_ns, at first for 2 to 20 us and at last for 1
+ * ms: the GPU idles until we wake up. */
+static void nap(uint64_t began_ns)
+{
+    const double waited_ns = (double)(lk_monotonic_ns() - began_ns);
+    const double first_ns = fmin(20e3, fmax(2e3, waited_ns / 10));
+
+    lk_nap_ns((uint64_t)fmax(first_ns, fmin(1e6, waited_ns / 1000)));
+}
+
 static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_deadline deadline)
 {
-    enum { FIRST_NAP_NS = 2000, LONGEST_NAP_NS = 20000 }; /* the GPU idles until we wake up */
     struct cuda_stream *t = stream_of(s);
-    uint64_t rest_ns = FIRST_NAP_NS;
+    const uint64_t began_ns = lk_monotonic_ns();
     bool all = seq == UINT64_MAX;
     size_t left;
 
@@ -452,8 +462,7 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
         if (lk_deadline_left_ns(deadline) == 0)
             return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time: %zu points are left",
                            s->name, left);
-        lk_nap_ns(rest_ns);
-        rest_ns = rest_ns < LONGEST_NAP_NS / 2 ? 2 * rest_ns : LONGEST_NAP_NS;
+        nap(began_ns);
     }
     if (all && !lk_device_failed(s->device))
         LK_PASS(lk_cuda_refresh_origin(t));
@@ -514,11 +523,12 @@ out:
 static bool has_ended(struct cuda_stream *t)
 {
     struct lk_deadline deadline = lk_deadline_in(lk_cuda_hang_ns(device_of(t->base.device)));
+    const uint64_t began_ns = lk_monotonic_ns();
 
     while (calls_of(t)->StreamQuery(t->stream) == cudaErrorNotReady) {
         if (lk_deadline_left_ns(deadline) == 0)
             return false;
-        lk_nap_ns(LK_NS_PER_US * 20);
+        nap(began_ns);
     }
     return true;
 }
