@@ -9,6 +9,7 @@
 #include "tests/rigs/suite.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,8 +77,8 @@ static const struct {
     const char *options, *says;
 } failures[] = {
     {"--fault=fail:call=12,rank=1", "rank 1 failed: all_reduce 12 (bucket 0, step"},
-    /* MPI cannot give up its call: the rank that waits ends, and says why. */
-    {"--fault=stall:call=12,rank=1 --timeout=15s",
+    /* MPI cannot give up its call, in which it polls: the rank that waits ends, and says why. */
+    {"--fault=stall:call=12,rank=1 --timeout=4s",
      "rank 1 fell behind: did not enter collective 12, others are in 12"},
     {"--algorithm=ring", "--algorithm: mpi has no ring for all_reduce; it has: auto. MPI chooses"},
 };
@@ -86,12 +87,15 @@ START_TEST(a_failure_is_named)
 {
     const size_t f = (size_t)_i / LAUNCHERS;
     char *words = mpirun(_i % LAUNCHERS, 2);
-    struct shell_result r;
+    struct shell_result r = {0};
 
     if (!words)
         return;
-    r = shell_run("%s %s/lockstep %s --comm=mpi %s --out=%s/run 2>&1", words, LK_BUILD_DIR, SMALL,
-                  failures[f].options, scratch_dir);
+    /* MPICH's launcher dies of SIGPIPE if a rank ends while others are started, some once in 300
+     * times, and what the ranks said is lost. */
+    for (int tries = 0; tries < 5 && (!tries || (r.code == 128 + SIGPIPE && !r.text[0])); tries++)
+        r = shell_run("%s %s/lockstep %s --comm=mpi %s --out=%s/run 2>&1", words, LK_BUILD_DIR,
+                      SMALL, failures[f].options, scratch_dir);
     ck_assert_msg(r.code != 0 && said(r.text, failures[f].says), "code %d: %s", r.code, r.text);
     free(words);
 }

@@ -1,6 +1,7 @@
 /*
  * Run the CUDA kernels on the host: each case gives the same bits under two orders of threads, of
- * which test_shim_races.c plants what only these bits tell. The program is built if there is a C++
+ * which test_shim_races.c plants what only these bits tell. (One order for float16, whose kernels
+ * are bfloat16's but for the conversions.) The program is built if there is a C++
  * compiler with AddressSanitizer, and not in builds with a sanitizer.
  */
 #include "tests/rigs/shell.h"
@@ -11,7 +12,7 @@ enum { ORDERS = 2 };
 
 START_TEST(orders_give_the_same_bits)
 {
-    shim_case_run(SHIM_BOUNDS, _i, ORDERS);
+    shim_case_run(SHIM_BOUNDS, _i, _i % CUDA_CASE_TYPES == CUDA_CASE_TYPES - 1 ? 1 : ORDERS);
 }
 END_TEST
 

@@ -16,9 +16,12 @@ static const struct {
 #undef PLANT
 enum { N_PLANTED = sizeof planted / sizeof *planted };
 
+/* The kernels of float16 are bfloat16's but for the conversions: threads share the same words. */
+enum { RACE_TYPES = CUDA_CASE_TYPES - 1 };
+
 START_TEST(no_races)
 {
-    shim_case_run(SHIM_RACES, _i, RACE_ORDERS);
+    shim_case_run(SHIM_RACES, _i / RACE_TYPES * CUDA_CASE_TYPES + _i % RACE_TYPES, RACE_ORDERS);
 }
 END_TEST
 
@@ -45,7 +48,7 @@ END_TEST
 SUITE(shim_races, tc)
 {
 #ifdef LK_HAVE_SHIM
-    tcase_add_loop_test(tc, no_races, 0, SHIM_CHECKS);
+    tcase_add_loop_test(tc, no_races, 0, SHIM_CASES * RACE_TYPES);
     tcase_add_loop_test(tc, planted_faults_are_found, 0, N_PLANTED);
 #else
     (void)tc;

@@ -52,12 +52,16 @@ def ask_program(program, folder, words):
     return ran.returncode, ran.stdout, forecast, ran.stderr
 
 
-def check_answer(program, folder, page):
-    """Compare what the page shows now with the program; return the words of the command."""
-    shown = page.evaluate(f"({{words: JSON.parse({ROOT}.dataset.words), code: {ROOT}.lockstep.code, page: {ROOT}.lockstep.page, "
+def shown_by(page):
+    """Return what the page shows now."""
+    return page.evaluate(f"({{words: JSON.parse({ROOT}.dataset.words), code: {ROOT}.lockstep.code, page: {ROOT}.lockstep.page, "
                           f"forecast: {ROOT}.lockstep.forecast, error: {ROOT}.lockstep.error, "
                           f"command: {ROOT}.querySelector('.command').textContent, "
                           f"rows: [...{ROOT}.querySelectorAll('.numbers tbody tr')].map(r => r.cells[0].textContent + ' ' + r.cells[2].textContent)}})")
+
+
+def check_answer(program, folder, shown):
+    """Compare what a page showed with the program."""
     code, printed, forecast, said = ask_program(program, folder, shown["words"])
     name = " ".join(shown["words"])
     if code != shown["code"]:
@@ -68,7 +72,7 @@ def check_answer(program, folder, page):
             sys.exit(f"{name}: the page says '{shown['error']}', the program '{said}'")
     compare(name, shown["forecast"], forecast)
     if not forecast:
-        return shown["words"]
+        return
     seen = {}
     for point in json.loads(forecast)["points"]:
         if point["efficiency"] is not None:
@@ -78,7 +82,6 @@ def check_answer(program, folder, page):
         sys.exit(f"{name}: the table shows {shown['rows']}, the forecast has {list(seen.values())}")
     if shown["command"] != "lockstep " + " ".join(w for w in shown["words"] if not re.match("--(draws|format|out)=", w)):
         sys.exit(f"{name}: the page shows '{shown['command']}'")
-    return shown["words"]
 
 
 def move(page, rng):
@@ -139,32 +142,36 @@ def main():
     program, path, folder, count = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     if not chromium.PROGRAM:
         sys.exit(77)
-    times = []
-    url, rng, commands, refused = "file://" + path, random.Random(1), set(), 0
+    times, answers = [], []
+    url, rng = "file://" + path, random.Random(1)
     with chromium.Chromium(os.path.join(folder, "profile")) as browser:
         page = browser.open(url)
         page.wait(AT_REST, "the first answer")
         for name in ("job", "cluster"):
             with open(os.path.join(folder, name + ".json"), "w") as f:
                 f.write(page.evaluate(f"document.getElementById('lk-{name}').textContent"))
-        check_answer(program, folder, page)
+        check_answer(program, folder, shown_by(page))
         check_grid(program, folder, page)
         check_print(page)
         for _ in range(count):
+            # The program is asked later: while it ran the page would come to rest, and draw the heat map, each time.
             move(page, rng)
             page.wait(f"{ROOT}.dataset.waiting === '0'", "an answer")
-            words = check_answer(program, folder, page)
-            commands.add(" ".join(words))
-            if "--draws=20" in words:
+            answers.append(shown_by(page))
+            if "--draws=20" in answers[-1]["words"]:
                 times.append(page.evaluate(f"Number({ROOT}.dataset.ms)"))
-            refused += page.evaluate(f"{ROOT}.lockstep.code") != 0
             if rng.random() < 0.1:
                 page.evaluate("document.querySelector('#whatif form > button').click()")
+            elif rng.random() < 0.1:
+                page.wait(AT_REST, "rest")
+                answers.append(shown_by(page))
         page.wait(AT_REST, "rest")
         rested = page.evaluate(f"{ROOT}.dataset.words")
         if "--draws" in rested:
             sys.exit(f"at rest the page asks for fewer draws: {rested}")
-        check_answer(program, folder, page)
+        answers.append(shown_by(page))
+        for shown in answers:
+            check_answer(program, folder, shown)
 
         page.call("Page.reload")
         page.wait(f"{ROOT}.dataset.words === {json.dumps(rested)} && {AT_REST}", "the state to come back from the fragment")
@@ -175,7 +182,7 @@ def main():
             f.write(other)
         drop(page, "job.json", other)
         page.wait(f"({ROOT}.lockstep.forecast || '').includes('dropped') && {AT_REST}", "the dropped job")
-        check_answer(program, folder, page)
+        check_answer(program, folder, shown_by(page))
         if page.evaluate(f"{ROOT}.querySelectorAll('b').length"):
             sys.exit("a job's name became markup")
         check_dropped_forecast(program, folder, page)
@@ -198,7 +205,8 @@ def main():
         page.wait(f"{ROOT}.dataset.state === 'absent'", "the page to say that it has no WebAssembly")
         if "lockstep whatif" not in page.evaluate(f"{ROOT}.innerText") or page.errors:
             sys.exit(f"without WebAssembly: {page.evaluate(ROOT + '.innerText')} {page.errors}")
-    print(f"{count} settings, {len(commands)} command lines, {refused} of them refused; largest relative difference {largest:.1e}; "
+    commands = {" ".join(shown["words"]): shown["code"] for shown in answers}
+    print(f"{count} settings, {len(commands)} command lines, {sum(code != 0 for code in commands.values())} of them refused; largest relative difference {largest:.1e}; "
           f"while dragging an answer takes {sorted(times)[len(times) // 2]:.0f} ms (median of {len(times)})")
 
 

@@ -4,9 +4,9 @@
  * bounds are its own, 1e-4 of a tensor's norm. Left out where PyTorch is not.
  */
 #include "base/array.h"
+#include "tests/rigs/pytorch.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
-#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 #include <stdlib.h>
@@ -65,11 +65,8 @@ START_TEST(a_step_is_pytorchs)
 {
     static struct shell_result r;
 
-    r = shell_run("/usr/bin/python3 -c 'import torch, numpy' 2>&1");
-    if (r.code) {
-        skip("no PyTorch for /usr/bin/python3");
+    if (!pytorch_is_here())
         return;
-    }
     put_data();
     step((size_t)_i, "1e-30", "before");
     step((size_t)_i, "1", "after");

@@ -4,9 +4,9 @@
  * in float64; the bound is its own, 1e-4. Left out where PyTorch is not.
  */
 #include "base/array.h"
+#include "tests/rigs/pytorch.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
-#include "tests/rigs/skip.h"
 #include "tests/rigs/suite.h"
 
 #include <stdbool.h>
@@ -57,11 +57,8 @@ START_TEST(an_epoch_is_joins)
 {
     static struct shell_result r;
 
-    r = shell_run("/usr/bin/python3 -c 'import torch, numpy' 2>&1");
-    if (r.code) {
-        skip("no PyTorch for /usr/bin/python3");
+    if (!pytorch_is_here())
         return;
-    }
     put_data();
     train((size_t)_i, true);
     train((size_t)_i, false);
