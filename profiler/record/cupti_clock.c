@@ -115,10 +115,10 @@ static uint64_t oldest(uint64_t n)
     return n < LK_ISSUE_WINDOWS ? 0 : n - LK_ISSUE_WINDOWS + 1;
 }
 
-enum lk_issue_found lk_issue_windows_find(const struct lk_issue_windows *t, uint64_t at_ns,
-                                          uint64_t *id)
+static enum lk_issue_found find_once(const struct lk_issue_windows *t, uint64_t n, uint64_t at_ns,
+                                     uint64_t *id)
 {
-    const uint64_t n = atomic_load(&t->n), first = oldest(n);
+    const uint64_t first = oldest(n);
     uint64_t lo = first, hi = n, end_ns, found;
 
     /* lo: the first window that began after at_ns. */
@@ -140,4 +140,22 @@ enum lk_issue_found lk_issue_windows_find(const struct lk_issue_windows *t, uint
         return LK_ISSUE_BETWEEN;
     *id = found;
     return LK_ISSUE_WITHIN;
+}
+
+enum lk_issue_found lk_issue_windows_find(const struct lk_issue_windows *t, uint64_t at_ns,
+                                          uint64_t *id)
+{
+    enum { TRIES = 8 };
+    enum lk_issue_found found = LK_ISSUE_FORGOTTEN;
+    uint64_t n = 0, now = atomic_load(&t->n);
+
+    /* A window that was overwritten during a search sends it to older ones, though the one that it
+     * looks for is kept. */
+    for (int tries = 0; tries < TRIES && found == LK_ISSUE_FORGOTTEN && (!tries || n != now);
+         tries++) {
+        n = now;
+        found = find_once(t, n, at_ns, id);
+        now = atomic_load(&t->n);
+    }
+    return found;
 }
