@@ -120,10 +120,10 @@ LK_OP_LIST(LK_OP_EXTERN_)
 
 /*
  * Prepare what the cpu ops use, before the first of them: OpenBLAS is loaded, with one thread,
- * since a rank has one core. (Its others, one a processor of the machine, would yield for some 20
- * ms in every program that it is linked with.) Safe to call again, by any thread; the first call,
- * which changes the environment for a moment, comes before a program's threads where that is
- * possible. LK_EUNSUPPORTED: no OpenBLAS is found; LK_ENOMEM: the system refuses the memory that
+ * since a rank has one core. (Otherwise it starts one a processor of the machine, which poll for
+ * work at first.) Safe to call again, by any thread; the first call, which changes the environment
+ * for a moment, comes before a program's threads where that is possible. LK_EUNSUPPORTED: no
+ * OpenBLAS is found; LK_ENOMEM: the system refuses the memory that
  * OpenBLAS, which tries for ever, maps for a thread that multiplies.
  */
 enum lk_status lk_kernels_init(void);

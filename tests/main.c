@@ -271,8 +271,7 @@ int main(int argc, char **argv)
     /* Seconds after which libcheck ends a test: only a hang takes as long on any machine. */
     setenv("CK_DEFAULT_TIMEOUT", "600", 0);
     setenv("LOCKSTEP_LEDGER", "none", 1); /* forecasts of files of the tests are not kept */
-    /* A thread of OpenBLAS that has nothing to do yields for some 20 ms in every program started.
-     */
+    /* Threads of OpenBLAS that have nothing to do poll at first, in each program that has them. */
     setenv("OPENBLAS_NUM_THREADS", "1", 0);
     if (chosen == 1) {
         for (int i = 0; i < N_JOBS; i++)
