@@ -37,7 +37,7 @@ enum lk_status lk_net_local_address(int fd, char *buf, size_t size);
 bool lk_net_other_host(int fd, char *buf, size_t size);
 
 /* Find the user of the process at the other end of a connection, from Linux's table of sockets.
- * False: it is not in this host's table. */
+ * False: it is not in this host's table, or the kernel has no INET_DIAG to ask. */
 bool lk_net_peer_user(int fd, uid_t *out);
 
 /* Send all n bytes. LK_ETIMEOUT past the deadline; LK_EPEER when the other side closed or reset. */

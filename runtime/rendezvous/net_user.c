@@ -1,65 +1,94 @@
-/* Find the user at the other end of a connection within the host; see lk_net_peer_user. */
+/* Find the user at the other end of a connection within the host; see lk_net_peer_user.
+ *
+ * sock_diag(7) looks one socket up by its two ends: /proc/net/tcp would print all of the host's. */
 #include "runtime/rendezvous/net.h"
 
-#include <inttypes.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-enum { END_TEXT = 48 };
-
-/* Write an end as /proc/net/tcp has it: each 32-bit word of the address in memory's order, the
- * port. *out_v6: in which of the two tables. */
-static bool write_end(const struct sockaddr_storage *a, bool *out_v6, char text[END_TEXT])
+/* Write an end's address and port, in the order of the network. Return false if it has none. */
+static bool take_end(const struct sockaddr_storage *a, __be32 address[4], __be16 *port)
 {
     const struct sockaddr_in6 *six = (const void *)a;
     const struct sockaddr_in *four = (const void *)a;
-    uint32_t w[4];
 
-    *out_v6 = a->ss_family == AF_INET6;
-    if (a->ss_family == AF_INET) {
-        snprintf(text, END_TEXT, "%08" PRIX32 ":%04X", four->sin_addr.s_addr,
-                 (unsigned)ntohs(four->sin_port));
-        return true;
+    if (a->ss_family == AF_INET6) {
+        memcpy(address, &six->sin6_addr, sizeof six->sin6_addr);
+        *port = six->sin6_port;
+    } else {
+        address[0] = four->sin_addr.s_addr;
+        *port = four->sin_port;
     }
-    if (!*out_v6)
+    return a->ss_family == AF_INET6 || a->ss_family == AF_INET;
+}
+
+/* Name the socket at the other end of fd: its local end is fd's peer. */
+static bool other_end(int fd, struct inet_diag_req_v2 *out)
+{
+    struct sockaddr_storage here, there;
+    socklen_t n_here = sizeof here, n_there = sizeof there;
+
+    memset(&here, 0, sizeof here);
+    memset(&there, 0, sizeof there);
+    if (getsockname(fd, (struct sockaddr *)&here, &n_here) ||
+        getpeername(fd, (struct sockaddr *)&there, &n_there))
         return false;
-    memcpy(w, &six->sin6_addr, sizeof w);
-    snprintf(text, END_TEXT, "%08" PRIX32 "%08" PRIX32 "%08" PRIX32 "%08" PRIX32 ":%04X", w[0],
-             w[1], w[2], w[3], (unsigned)ntohs(six->sin6_port));
+    *out = (struct inet_diag_req_v2){
+        .sdiag_family = (__u8)there.ss_family,
+        .sdiag_protocol = IPPROTO_TCP,
+        .idiag_states = ~0U,
+        .id.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE},
+    };
+    return take_end(&there, out->id.idiag_src, &out->id.idiag_sport) &&
+           take_end(&here, out->id.idiag_dst, &out->id.idiag_dport);
+}
+
+/* Ask the kernel, which answers before it returns from send(2). */
+static bool ask(const struct inet_diag_req_v2 *which, struct inet_diag_msg *out)
+{
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_req_v2 which;
+    } request = {
+        .head = {.nlmsg_len = sizeof request,
+                 .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+                 .nlmsg_flags = NLM_F_REQUEST},
+        .which = *which,
+    };
+    struct {
+        struct nlmsghdr head;
+        struct inet_diag_msg socket;
+        char rest[1024]; /* attributes that this kernel adds */
+    } answer;
+    int diag = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+    ssize_t n = -1;
+
+    if (diag < 0)
+        return false;
+    if (send(diag, &request, sizeof request, 0) == (ssize_t)sizeof request)
+        n = recv(diag, &answer, sizeof answer, MSG_DONTWAIT);
+    close(diag);
+    if (n < (ssize_t)(sizeof answer.head + sizeof answer.socket) ||
+        answer.head.nlmsg_type != SOCK_DIAG_BY_FAMILY)
+        return false;
+    *out = answer.socket;
     return true;
 }
 
 bool lk_net_peer_user(int fd, uid_t *out)
 {
-    struct sockaddr_storage here, there;
-    socklen_t n_here = sizeof here, n_there = sizeof there;
-    char own[END_TEXT], peer[END_TEXT], line[512];
-    bool found = false, six;
-    FILE *f;
+    struct inet_diag_req_v2 which;
+    struct inet_diag_msg found;
 
-    memset(&here, 0, sizeof here);
-    memset(&there, 0, sizeof there);
-    if (getsockname(fd, (struct sockaddr *)&here, &n_here) ||
-        getpeername(fd, (struct sockaddr *)&there, &n_there) || !write_end(&here, &six, own) ||
-        !write_end(&there, &six, peer))
+    /* The kernel gives a socket that listens at that end, where none is connected. */
+    if (!other_end(fd, &which) || !ask(&which, &found) ||
+        found.id.idiag_dport != which.id.idiag_dport)
         return false;
-    f = fopen(six ? "/proc/net/tcp6" : "/proc/net/tcp", "re");
-    if (!f)
-        return false;
-    while (!found && fgets(line, sizeof line, f)) {
-        char local[END_TEXT], remote[END_TEXT];
-        unsigned long uid;
-
-        /* sl local remote st queues timer retransmits uid ... */
-        found = sscanf(line, " %*s %47s %47s %*s %*s %*s %*s %lu", local, remote, &uid) == 3 &&
-                !strcmp(local, peer) && !strcmp(remote, own);
-        if (found)
-            *out = (uid_t)uid;
-    }
-    if (fclose(f))
-        return false;
-    return found;
+    *out = found.idiag_uid;
+    return true;
 }
