@@ -311,12 +311,21 @@ static enum lk_status dead(const struct lk_comm *c)
     return lk_fail(c->failed, "%s", c->failed_text ? c->failed_text : "out of memory");
 }
 
-static enum lk_status die(struct lk_comm *c, enum lk_status st, const char *name)
+/* Keep the current failure as that of the communicator. */
+static enum lk_status die(struct lk_comm *c, enum lk_status st)
 {
-    st = lk_fail_context(st, "%s", name);
     c->failed = st;
     lk_quietly_(lk_strdup(&c->failed_text, lk_error_text()));
     return st;
+}
+
+/* Return a collective's failure under its name. A device that failed before has said what failed:
+ * a collective that it refuses is not the reason. */
+static enum lk_status name_failure(enum lk_status st, struct lk_stream *s, const char *name)
+{
+    enum lk_status before = s ? lk_device_status(lk_stream_device(s)) : LK_OK;
+
+    return before != LK_OK ? before : lk_fail_context(st, "%s", name);
 }
 
 enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
@@ -335,7 +344,7 @@ enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
     }
     if (st != LK_OK) {
         lk_comm_name_call(call, seq, step, name, sizeof name);
-        return die(c, st, name);
+        return die(c, name_failure(st, s, name));
     }
     *out_seq = seq;
     return LK_OK;
@@ -367,7 +376,7 @@ enum lk_status lk_comm_pass(struct lk_comm *c, const struct lk_pass *p, double *
     if (st == LK_OK)
         return LK_OK;
     snprintf(name, sizeof name, "transfer %" PRIu64, seq);
-    return die(c, st, name);
+    return die(c, lk_fail_context(st, "%s", name));
 }
 
 enum lk_status lk_comm_barrier(struct lk_comm *c)
@@ -415,7 +424,7 @@ static enum lk_status graph(struct lk_comm *c, struct lk_stream *s, uint64_t seq
         return lk_fail(LK_EUNSUPPORTED, "collectives of %s cannot be part of a graph",
                        c->ops->name);
     st = c->ops->graph(c, s, seq, end);
-    return st == LK_OK ? st : die(c, st, "launch of a graph");
+    return st == LK_OK ? st : die(c, name_failure(st, s, "launch of a graph"));
 }
 
 enum lk_status lk_comm_graph_begin(struct lk_comm *c, struct lk_stream *s)

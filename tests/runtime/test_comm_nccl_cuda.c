@@ -407,6 +407,7 @@ static enum lk_status fails_while_launching(struct rank *me)
     call.buf = buf;
     fake_nccl.held = fail_device;
     LK_TRY(expect(lk_comm_enqueue(n.comm, n.net, &call) == LK_EINTERNAL, "the device's failure"));
+    LK_TRY(expect(!strcmp(lk_error_text(), "a kernel of ours"), "in the words of what failed"));
     LK_TRY(expect(fake_nccl.aborted == 1, "aborted before the caller goes on"));
 out:
     lk_stream_destroy(n.net);
