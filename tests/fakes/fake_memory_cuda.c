@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { GARBAGE = 0xa5, GARBAGE_MAX = 8 << 20 };
+
 struct fake_memory *fake_memory_of(const void *p, size_t bytes)
 {
     const char *at = p;
@@ -122,7 +124,34 @@ void fake_cuda_peek(void *to, const void *from, size_t bytes)
     fake_cuda_close();
 }
 
-/* Map memory filled with garbage, so that uninitialised reads show. */
+/* A file of garbage, as long as any memory needed so far. */
+static int garbage(size_t bytes)
+{
+    static int fd = -1;
+    static size_t filled;
+    char block[4096];
+
+    memset(block, GARBAGE, sizeof block);
+    if (fd < 0)
+        fd = memfd_create("garbage", MFD_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    for (; filled < bytes; filled += sizeof block)
+        ck_assert_int_eq(pwrite(fd, block, sizeof block, (off_t)filled), sizeof block);
+    return fd;
+}
+
+/* Fill mapped memory with garbage, so that uninitialised reads show. Its pages are those of one
+ * file until they are written: most of a workspace never is. */
+static void spoil(char *at, size_t mapped)
+{
+    for (size_t i = 0; i < mapped; i += GARBAGE_MAX) {
+        size_t n = mapped - i < GARBAGE_MAX ? mapped - i : GARBAGE_MAX;
+        void *p = mmap(at + i, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, garbage(n), 0);
+
+        ck_assert(p == at + i);
+    }
+}
+
 static cudaError_t map(void **p, size_t bytes, bool host)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -135,7 +164,7 @@ static cudaError_t map(void **p, size_t bytes, bool host)
     m->at = mmap(NULL, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ck_assert(m->at != MAP_FAILED);
     if (!fake_cuda.idle)
-        memset(m->at, 0xa5, bytes);
+        spoil(m->at, mapped);
     ck_assert_int_eq(mprotect(m->at + mapped, page, PROT_NONE), 0);
     m->bytes = bytes;
     m->mapped = mapped;

@@ -69,6 +69,8 @@ static uint32_t issue(uint64_t *count)
     if (fake_cupti_stack.depth > 0) {
         e.externalId = fake_cupti_stack.ids[fake_cupti_stack.depth - 1];
         a.end = a.start + CALL_NS;
+        while (lk_now_ns() < a.end) {
+        }
         ck_assert(fake_cupti_put(&e, sizeof e));
         ck_assert(fake_cupti_put(&a, sizeof a));
         ++*count;
