@@ -4,7 +4,7 @@
  *
  *     test_lockstep [--jobs N] [SUITE... | -SUITE...]
  *
- * Each suite runs in a process of its own, N at a time (default: two a processor, as suites of
+ * Each suite runs in a process of its own, N at a time (default: three a processor, as suites of
  * processes, pages and timeouts mostly wait), with its output in a file that is shown whole when
  * the suite ends badly; the failures are repeated at the end. A single suite runs in this process,
  * for a debugger. The last line is `N passed, N failed, N skipped`; the exit status says whether
@@ -248,7 +248,7 @@ int main(int argc, char **argv)
 {
     struct result *results = mmap(NULL, sizeof *results * N_JOBS, PROT_READ | PROT_WRITE,
                                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    long parallel = 2 * sysconf(_SC_NPROCESSORS_ONLN);
+    long parallel = 3 * sysconf(_SC_NPROCESSORS_ONLN);
     int first = 1, chosen, run = 0, failed = 0, skipped = 0;
 
     if (argc > 2 && !strcmp(argv[1], "--jobs")) {

@@ -46,7 +46,7 @@ static void write_page(const char *job_path, const char *cluster_path)
 /* Random settings of the sliders have the program's numbers, and nothing leaves the page. */
 START_TEST(sliders_give_the_programs_numbers)
 {
-    const int settings = (int)cases_or(100);
+    const int settings = (int)cases_or(50);
     struct shell_result r;
     char says[32];
 
