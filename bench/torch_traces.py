@@ -112,7 +112,9 @@ def main():
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     os.makedirs(a.out, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        torch.multiprocessing.spawn(train, (a, os.path.join(folder, "store")), nprocs=a.ranks)
+        # A fork has PyTorch imported; CUDA allows none.
+        method = {"cpu": "fork", "cuda": "spawn"}[a.device]
+        torch.multiprocessing.start_processes(train, (a, os.path.join(folder, "store")), nprocs=a.ranks, start_method=method)
     return 0
 
 

@@ -50,4 +50,5 @@ def train(rank, a, counts, store):
 
 if __name__ == "__main__":
     counts = [int(c) for c in sys.argv[9].split(",")]
-    mp.spawn(train, args=(sys.argv[1:9], counts, os.path.abspath("join.store")), nprocs=len(counts))
+    # A fork has PyTorch imported.
+    mp.start_processes(train, args=(sys.argv[1:9], counts, os.path.abspath("join.store")), nprocs=len(counts), start_method="fork")

@@ -129,9 +129,10 @@ START_TEST(pieces)
 }
 END_TEST
 
-/* Choose a python3 with PyTorch, from PATH or the system; without one the part
- * reports that it was skipped. */
-#define PYTHON "python=python3; python3 -c 'import torch' 2> /dev/null || python=/usr/bin/python3; "
+/* Choose a python3 with PyTorch, from PATH or the system; without one the part says that. */
+#define PYTHON                                                                                     \
+    "python=python3; python3 -c 'import importlib.util as u; exit(not u.find_spec(\"torch\"))' "   \
+    "2> /dev/null || python=/usr/bin/python3; "
 
 /* No part is about time here, except those that hang. */
 #define PLENTY "--limit all=500"
