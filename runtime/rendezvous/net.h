@@ -36,9 +36,13 @@ enum lk_status lk_net_local_address(int fd, char *buf, size_t size);
  * or not known. */
 bool lk_net_other_host(int fd, char *buf, size_t size);
 
-/* Find the user of the process at the other end of a connection, from Linux's table of sockets.
- * False: it is not in this host's table, or the kernel has no INET_DIAG to ask. */
-bool lk_net_peer_user(int fd, uid_t *out);
+/* Find the user of the process at the other end of a connection, from Linux's table of sockets. */
+enum lk_net_peer {
+    LK_PEER_FOUND,     /* *out is its user */
+    LK_PEER_ELSEWHERE, /* it is not in this host's table, or gone */
+    LK_PEER_UNKNOWN,   /* the kernel does not tell: it has no INET_DIAG, or a filter */
+};
+enum lk_net_peer lk_net_peer_user(int fd, uid_t *out);
 
 /* Send all n bytes. LK_ETIMEOUT past the deadline; LK_EPEER when the other side closed or reset. */
 enum lk_status lk_net_send(int fd, const void *data, size_t n, struct lk_deadline deadline);

@@ -80,15 +80,40 @@ static bool ask(const struct inet_diag_req_v2 *which, struct inet_diag_msg *out)
     return true;
 }
 
-bool lk_net_peer_user(int fd, uid_t *out)
+/* Look up the socket that has these ends. The kernel gives one that listens there, where none is
+ * connected. */
+static bool look_up(const struct inet_diag_req_v2 *which, uid_t *out)
 {
-    struct inet_diag_req_v2 which;
     struct inet_diag_msg found;
 
-    /* The kernel gives a socket that listens at that end, where none is connected. */
-    if (!other_end(fd, &which) || !ask(&which, &found) ||
-        found.id.idiag_dport != which.id.idiag_dport)
+    if (!ask(which, &found) || found.id.idiag_dport != which->id.idiag_dport)
         return false;
     *out = found.idiag_uid;
     return true;
+}
+
+/* Return the same request for the socket at the near end. */
+static struct inet_diag_req_v2 near_end(struct inet_diag_req_v2 which)
+{
+    const struct inet_diag_sockid far = which.id;
+
+    which.id.idiag_sport = far.idiag_dport;
+    which.id.idiag_dport = far.idiag_sport;
+    memcpy(which.id.idiag_src, far.idiag_dst, sizeof far.idiag_dst);
+    memcpy(which.id.idiag_dst, far.idiag_src, sizeof far.idiag_src);
+    return which;
+}
+
+enum lk_net_peer lk_net_peer_user(int fd, uid_t *out)
+{
+    struct inet_diag_req_v2 which, own;
+    uid_t uid;
+
+    if (!other_end(fd, &which))
+        return LK_PEER_ELSEWHERE;
+    if (look_up(&which, out))
+        return LK_PEER_FOUND;
+    /* A kernel that answers knows this process's own socket. */
+    own = near_end(which);
+    return look_up(&own, &uid) ? LK_PEER_ELSEWHERE : LK_PEER_UNKNOWN;
 }

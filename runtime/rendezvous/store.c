@@ -250,7 +250,8 @@ static enum lk_status check_user(const struct lk_store *s)
 {
     uid_t uid;
 
-    if (s->ticket.has_secret || !lk_net_peer_user(s->fd, &uid) || uid == geteuid() || uid == 0)
+    if (s->ticket.has_secret || lk_net_peer_user(s->fd, &uid) != LK_PEER_FOUND ||
+        uid == geteuid() || uid == 0)
         return LK_OK;
     return lk_fail(LK_EUSAGE, "another user serves there; a run of several users needs a secret "
                               "(--secret-file)");

@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/log.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -143,12 +144,21 @@ static bool refuse(struct client *c, uint64_t id, enum lk_status st, const char 
 static void check_user(const struct lk_store_server *s, const struct client *c, char *text,
                        size_t size)
 {
-    uid_t uid;
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    enum lk_net_peer peer;
+    uid_t uid = 0;
 
-    if (!s->ticket.has_secret && lk_net_peer_user(c->fd, &uid) && uid != geteuid() && uid != 0)
+    if (s->ticket.has_secret)
+        return;
+    peer = lk_net_peer_user(c->fd, &uid);
+    if (peer == LK_PEER_FOUND && uid != geteuid() && uid != 0)
         snprintf(text, size,
                  "the run has no secret, so only processes of its own user may join: see "
                  "--secret-file");
+    if (peer == LK_PEER_UNKNOWN && !atomic_flag_test_and_set(&told))
+        lk_log(LK_LOG_COMM, LK_WARN,
+               "the kernel does not tell whose a connection is (sock_diag), so every user of this "
+               "host can join: give all ranks a --secret-file");
 }
 
 /* Check what a client says of itself before it has proved anything; "" if all is well. LK_EPEER:

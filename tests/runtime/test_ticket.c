@@ -10,13 +10,19 @@
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
 
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -352,6 +358,23 @@ static const struct {
     {"127.0.0.1", "127.0.0.1"}, {"::1", "::1"}, {"::", "127.0.0.1"}, /* IPv4 seen from IPv6 */
 };
 
+/* Let this process's system calls of sockets of netlink fail, as in a sandbox. */
+static void refuse_netlink(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAFNOSUPPORT),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {.len = LK_COUNT(code), .filter = code};
+
+    ck_assert_int_eq(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+    ck_assert_int_eq(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program), 0);
+}
+
 START_TEST(the_user_of_a_peer_is_found)
 {
     struct lk_deadline soon = lk_deadline_in(plenty_ns);
@@ -365,11 +388,13 @@ START_TEST(the_user_of_a_peer_is_found)
         ck_assert_int_eq(lk_net_wait(listener, POLLIN, soon), LK_OK);
         ck_assert_int_eq(lk_net_accept(listener, &server), LK_OK);
     }
-    ck_assert(lk_net_peer_user(server, &uid));
+    ck_assert_int_eq(lk_net_peer_user(server, &uid), LK_PEER_FOUND);
     ck_assert_uint_eq(uid, geteuid());
-    ck_assert(lk_net_peer_user(client, &uid));
+    ck_assert_int_eq(lk_net_peer_user(client, &uid), LK_PEER_FOUND);
     ck_assert_uint_eq(uid, geteuid());
-    ck_assert(!lk_net_peer_user(listener, &uid));
+    ck_assert_int_eq(lk_net_peer_user(listener, &uid), LK_PEER_ELSEWHERE);
+    refuse_netlink();
+    ck_assert_int_eq(lk_net_peer_user(server, &uid), LK_PEER_UNKNOWN);
     close(server);
     close(client);
     close(listener);
